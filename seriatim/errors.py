@@ -1,0 +1,235 @@
+"""Every error that Seriatim raises, in one tree.
+
+    SeriatimError
+    ├── InvalidInputError            the caller: a value at the boundary is malformed
+    │   └── LosslessJsonError        the caller: an event's data can't be kept exactly as JSON
+    ├── ConfigError                  the operator: one key of the configuration is wrong
+    ├── HomeError                    the operator: the state home can't be used
+    │   └── HomeBusyError            another process owns the home
+    ├── StoreError                   the world or a bug below: storage said no
+    │   ├── LogNotFoundError         no such log
+    │   ├── LogExistsError           a log of that id is already there
+    │   ├── HeadMismatchError        the log has moved on; fold it again
+    │   ├── KeysTakenError           a unique key of the commit is already there (a duplicate)
+    │   ├── BindingMismatchError     the session is bound to another lane
+    │   ├── OwnershipLostError       a newer owner (epoch or incarnation) has taken over; stop
+    │   ├── CommitTooLargeError      the commit exceeds a limit; repeating it can't succeed
+    │   ├── ReadOnlyError            the handle was opened for reading
+    │   ├── StoreUnhealthyError      the disk refuses; nothing was written; try again later
+    │   ├── CorruptionError          bytes on disk are not what was written
+    │   └── FormatUnsupportedError   the file belongs to another version or another program
+    ├── ActorError                   the engine
+    │   ├── ActorDeadError           the actor has stopped
+    │   ├── MailboxFullError         the actor's mailbox is at its bound
+    │   └── BlockingAskError         an actor was about to block on another
+    ├── GatewayClosedError           the caller: the gateway isn't running
+    ├── WrongThreadError             the caller: a blocking call where it would stall a loop
+    └── SendError                    the platform: a send did not succeed
+
+Each class says in its docstring who is at fault and what to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class SeriatimError(Exception):
+    """Base of everything raised on purpose by this library."""
+
+    repeatable = False
+    """Whether the same call may succeed later without being changed."""
+
+
+class InvalidInputError(SeriatimError):
+    """A value handed in is malformed: the caller's fault; nothing was stored.
+
+    ``field`` names the argument or attribute, ``reason`` says what was expected.
+    """
+
+    def __init__(self, field: str, reason: str) -> None:
+        super().__init__(f"{field}: {reason}")
+        self.field = field
+        self.reason = reason
+
+
+class LosslessJsonError(InvalidInputError):
+    """An event's data would not survive JSON unchanged: the caller's fault; refused before any I/O.
+
+    ``event_type`` names the event, ``path`` the place inside its data.
+    """
+
+    def __init__(self, event_type: str, path: str, reason: str) -> None:
+        super().__init__(f"{event_type} data{path}", reason)
+        self.event_type = event_type
+        self.path = path
+
+
+class ConfigError(SeriatimError):
+    """One configuration key is wrong: the operator's fault; nothing was started or written.
+
+    ``key`` is the dotted key (or the file), ``reason`` says what to change.
+    """
+
+    def __init__(self, key: str, reason: str) -> None:
+        super().__init__(f"{key}: {reason}")
+        self.key = key
+        self.reason = reason
+
+
+class HomeError(SeriatimError):
+    """The state home can't be used: the operator's fault; nothing was written.
+
+    ``home`` is the folder, ``reason`` says why and what to do.
+    """
+
+    def __init__(self, home: str, reason: str) -> None:
+        super().__init__(f"{home}: {reason}")
+        self.home = home
+        self.reason = reason
+
+
+class HomeBusyError(HomeError):
+    """Another live process owns the home; stop it, or open the home for reading.
+
+    ``owner`` describes the process as it described itself when it took the lock.
+    """
+
+    repeatable = True
+
+    def __init__(self, home: str, owner: str) -> None:
+        super().__init__(home, f"owned by {owner}; stop that process or use another home")
+        self.owner = owner
+
+
+class StoreError(SeriatimError):
+    """Storage said no; what it means for the commit is said by the outcome that carries it."""
+
+
+class LogNotFoundError(StoreError):
+    """No log of that id: the caller named one that was never created, or was erased."""
+
+    def __init__(self, log: str) -> None:
+        super().__init__(f"no log {log!r}")
+        self.log = log
+
+
+class LogExistsError(StoreError):
+    """A log of that id is already there: choose another id, or append to it."""
+
+    def __init__(self, log: str) -> None:
+        super().__init__(f"log {log!r} already exists")
+        self.log = log
+
+
+class HeadMismatchError(StoreError):
+    """The log is not where the writer believed: fold it again before the next commit."""
+
+    def __init__(self, log: str, expected: int, actual: int) -> None:
+        super().__init__(f"log {log!r} is at {actual}, the commit expected {expected}")
+        self.log = log
+        self.expected = expected
+        self.actual = actual
+
+
+class KeysTakenError(StoreError):
+    """Unique keys of the commit are already in the store: the messages are duplicates."""
+
+    def __init__(self, keys: Sequence[str]) -> None:
+        super().__init__(f"already accepted: {', '.join(keys)}")
+        self.keys = tuple(keys)
+
+
+class BindingMismatchError(StoreError):
+    """The session is bound to another lane than the commit expects; look the binding up again."""
+
+    def __init__(self, session: str, expected: str | None, actual: str | None) -> None:
+        super().__init__(f"session {session!r} is bound to {actual!r}, the commit expected {expected!r}")
+        self.session = session
+        self.expected = expected
+        self.actual = actual
+
+
+class OwnershipLostError(StoreError):
+    """A newer epoch or incarnation has taken over: this writer is gone and must stop."""
+
+
+class CommitTooLargeError(StoreError):
+    """The commit exceeds a limit of the store; the same commit can't succeed by repetition."""
+
+
+class ReadOnlyError(StoreError):
+    """The store was opened for reading; open it as its owner to write."""
+
+
+class StoreUnhealthyError(StoreError):
+    """The medium refuses for now (full, locked, failing); surely nothing was written."""
+
+    repeatable = True
+
+
+class CorruptionError(StoreError):
+    """Bytes on disk are not what was written; ``where`` names the place. Never written over."""
+
+    def __init__(self, where: str, reason: str) -> None:
+        super().__init__(f"{where}: {reason}")
+        self.where = where
+        self.reason = reason
+
+
+class FormatUnsupportedError(StoreError):
+    """The file is of another format; ``direction`` is "upgrade", "no path" or "foreign"."""
+
+    def __init__(self, where: str, direction: str, reason: str) -> None:
+        super().__init__(f"{where}: {reason}")
+        self.where = where
+        self.direction = direction
+        self.reason = reason
+
+
+class ActorError(SeriatimError):
+    """The actor engine refused."""
+
+
+class ActorDeadError(ActorError):
+    """The actor has stopped; mail goes to its supervisor."""
+
+
+class MailboxFullError(ActorError):
+    """The mailbox is at its bound; everything told before this message is in it."""
+
+    repeatable = True
+
+
+class BlockingAskError(ActorError):
+    """An actor was about to wait for another: a bug; reply by message instead."""
+
+
+class GatewayClosedError(SeriatimError):
+    """The gateway isn't running (not started, stopping, or forked into this process)."""
+
+
+class WrongThreadError(SeriatimError):
+    """A blocking call on a thread whose event loop it would stall; use the awaitable twin."""
+
+
+class SendError(SeriatimError):
+    """A send did not succeed. Raised by adapters; ``ambiguous`` says that it may have arrived.
+
+    ``permanent``: the platform will never take it (blocked, no such chat).
+    ``retry_after_s``: what the platform asked to wait, seconds, or None.
+    """
+
+    def __init__(
+        self,
+        reason: str,
+        *,
+        ambiguous: bool = False,
+        permanent: bool = False,
+        retry_after_s: float | None = None,
+    ) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.ambiguous = ambiguous
+        self.permanent = permanent
+        self.retry_after_s = retry_after_s

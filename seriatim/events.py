@@ -1,0 +1,109 @@
+"""Events: the envelope, the logs they live in, and what makes their data safe to keep.
+
+A log is a contiguous sequence of events numbered from 0. A lane has a log (``lane:<key>``) and so has
+each conversation incarnation (``session:<id>``). The envelope is the event-log seed's.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import TYPE_CHECKING, Any, Final, NewType
+
+import attrs
+
+from seriatim.errors import LosslessJsonError
+
+if TYPE_CHECKING:
+    from attrs import frozen as value
+else:
+    # Frozen for the type checker only: a turn makes a dozen of these and a frozen __init__ costs twice.
+    value = attrs.define
+
+LogId = NewType("LogId", str)
+Data = dict[str, Any]
+
+FORMAT_VERSION: Final = 1
+SAFE_INTEGER_MAX: Final = 2**53 - 1
+DEPTH_MAX: Final = 200
+_LONE_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+
+
+def lane_log(key: str) -> LogId:
+    """The id of a lane's own log; ``key`` is the lane's canonical key."""
+    return LogId("lane:" + key)
+
+
+def session_log(session_id: str) -> LogId:
+    """The id of one conversation incarnation's log."""
+    return LogId("session:" + session_id)
+
+
+@value
+class Event:
+    """One event of a log. Treat it and its data as immutable.
+
+    ``seq``: place in its log, from 0, contiguous. ``time``: UTC epoch milliseconds, informative only;
+    order is ``seq``. ``data``: a JSON object. ``ignorable``: a reader that doesn't know the type may skip
+    it. ``source_event_seqs`` and ``surface_op`` belong to the three surface types (event-log seed, SQLite
+    backend row).
+    """
+
+    type: str
+    seq: int
+    time: int
+    data: Data
+    ignorable: bool = False
+    source_event_seqs: tuple[int, ...] | None = None
+    surface_op: Any = None
+
+
+def mend_text(text: str) -> tuple[str, bool]:
+    """Replace what JSON text can't carry (lone surrogates) by U+FFFD; say whether anything was."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return _LONE_SURROGATE.sub("\ufffd", text), True
+    return text, False
+
+
+def check_lossless(event_type: str, data: Any) -> None:
+    """Raise LosslessJsonError unless ``data`` comes back from JSON equal and of the same types.
+
+    Refused: keys that are not text, tuples and other containers, non-finite numbers, integers beyond
+    2**53-1 (the seed's readers are JavaScript's), -0.0, lone surrogates, nesting beyond 200.
+    """
+    stack: list[tuple[str, Any, int]] = [("", data, 0)]
+    while stack:
+        path, item, depth = stack.pop()
+        kind = type(item)
+        if kind is str:
+            _check_text(event_type, path, item)
+        elif kind is dict:
+            if depth >= DEPTH_MAX:
+                raise LosslessJsonError(event_type, path, f"nested deeper than {DEPTH_MAX}")
+            for key, inner in item.items():
+                if type(key) is not str:
+                    raise LosslessJsonError(event_type, path, f"key {key!r} is not text")
+                _check_text(event_type, path, key)
+                stack.append((f"{path}.{key}", inner, depth + 1))
+        elif kind is list:
+            if depth >= DEPTH_MAX:
+                raise LosslessJsonError(event_type, path, f"nested deeper than {DEPTH_MAX}")
+            stack.extend((f"{path}[{i}]", inner, depth + 1) for i, inner in enumerate(item))
+        elif kind is int:
+            if not -SAFE_INTEGER_MAX <= item <= SAFE_INTEGER_MAX:
+                raise LosslessJsonError(event_type, path, "integer beyond 2**53-1")
+        elif kind is float:
+            if not math.isfinite(item) or (item == 0.0 and math.copysign(1.0, item) < 0):
+                raise LosslessJsonError(event_type, path, f"number {item!r} is not JSON")
+        elif item is not None and kind is not bool:
+            raise LosslessJsonError(event_type, path, f"{kind.__name__} is not a JSON type")
+
+
+def _check_text(event_type: str, path: str, text: str) -> None:
+    if not text.isascii():
+        try:
+            text.encode("utf-8")
+        except UnicodeEncodeError:
+            raise LosslessJsonError(event_type, path, "text holds a lone surrogate") from None

@@ -1,0 +1,88 @@
+"""The store port: what any backend of the gateway gives (DESIGN §5).
+
+A store is driven by one thread, the writer's. Readers come from ``reader()`` and live on another thread.
+``tests/storage`` and ``seriatim.testing.store_contract`` hold every backend to the same claims.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol
+
+from attrs import frozen
+
+from seriatim.commits import Commit, Hot, Outcome
+from seriatim.events import Event, LogId
+
+
+@frozen
+class Balance:
+    """Law 1 in numbers: accepted = answered + merged + dropped + waiting (message counts)."""
+
+    accepted: int
+    answered: int
+    merged: int
+    dropped: int
+    waiting: int
+
+    @property
+    def holds(self) -> bool:
+        """Whether every accepted message is accounted for."""
+        return self.accepted == self.answered + self.merged + self.dropped + self.waiting
+
+
+class StoreReader(Protocol):
+    """Reads whole committed batches. Used by one thread at a time, never the writer's."""
+
+    def read(self, log: LogId, from_seq: int = 0, limit: int | None = None) -> list[Event]:
+        """Events of ``log`` with ``seq >= from_seq``, oldest first; empty when there is no such log.
+
+        Raises CorruptionError where a checksum or the numbering is broken.
+        """
+
+    def header(self, log: LogId) -> dict[str, Any] | None:
+        """The header that created the log, or None when there is no such log."""
+
+    def binding(self, session: LogId) -> LogId | None:
+        """The lane that the session is bound to."""
+
+    def logs(self, prefix: str, after: str = "", limit: int = 1000) -> list[LogId]:
+        """A page of log ids that begin with ``prefix`` and sort after ``after``."""
+
+    def open_work(self) -> list[tuple[LogId, Hot]]:
+        """Every lane whose hot row is open; cost in proportion to these, not to all lanes."""
+
+    def counters(self) -> Balance:
+        """The sum of every lane's hot row."""
+
+    def has_keys(self, keys: Iterable[str]) -> set[str]:
+        """Those of ``keys`` that were committed as unique keys."""
+
+    def close(self) -> None:
+        """Release the reader. Idempotent."""
+
+
+class Store(Protocol):
+    """One owner's handle. All calls come from the writer's thread."""
+
+    @property
+    def epoch(self) -> int:
+        """The owner's epoch, raised by each opening for writing (and after each Unknown)."""
+
+    def commit(self, commits: Sequence[Commit]) -> list[Outcome]:
+        """Make the commits durable together, each all or nothing; answer in the same order.
+
+        Never raises for what a commit holds: checks refuse (heads, fences, bindings, keys, ids, lossless
+        JSON), I/O errors answer Unknown. After an Unknown the next call works on a fresh handle, under a
+        new epoch, and looks the commit's id up before writing it. A commit whose id is present is Durable
+        without a second write. Keys and the id are checked before anything else can refuse.
+        """
+
+    def fence(self, lane: LogId, incarnation: int) -> None:
+        """Refuse from now on commits of ``lane`` by a smaller incarnation."""
+
+    def reader(self) -> StoreReader:
+        """A new reader that sees everything durable at each call."""
+
+    def close(self) -> None:
+        """Checkpoint and release. Idempotent; never raises for a store that is already broken."""
