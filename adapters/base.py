@@ -1,0 +1,113 @@
+"""The adapter port: what a chat platform gives to, and takes from, the runtime (DESIGN §10).
+
+An adapter only normalises and accepts. Ordering, deduplication, splitting, retries and the ledger of owed
+replies belong to the runtime. Everything here runs on the gateway's event loop.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, Protocol
+
+from attrs import frozen
+
+from seriatim.model import MessageEvent, Target
+
+
+@frozen
+class Capabilities:
+    """What a platform can do; fixed for the life of an adapter.
+
+    ``replay``: how the platform gives a message again that was not acknowledged: "ack" (until acked),
+    "cursor" (from a position the adapter stores after ``accept``) or "none" (what arrives while the bot is
+    away is gone). ``idempotent_send``: a repeated idempotency key does not post twice. ``pii_safe``: raw
+    ids are not needed in the prompt. ``text_max`` counted in ``text_unit``; 0 means no limit. ``multiline``:
+    one message may hold line breaks.
+    """
+
+    replay: Literal["ack", "cursor", "none"] = "none"
+    idempotent_send: bool = False
+    pii_safe: bool = False
+    text_max: int = 0
+    text_unit: Literal["bytes", "codepoints", "utf16"] = "codepoints"
+    multiline: bool = True
+    edit: bool = False
+    typing: bool = False
+
+
+@frozen
+class Outbound:
+    """One part of one owed reply, ready to be sent.
+
+    ``delivery`` and ``part`` (from 0, of ``parts``) name it in the ledger. ``idempotency_key`` is the same
+    at each attempt. ``attempt`` counts from 1.
+    """
+
+    delivery: str
+    part: int
+    parts: int
+    text: str
+    target: Target
+    idempotency_key: str
+    attempt: int
+
+
+@frozen
+class Sent:
+    """The platform confirmed the part; ``message_id`` is its id there, when it gives one."""
+
+    message_id: str | None = None
+
+
+class AcceptReceipt(Protocol):
+    """What an adapter needs of a receipt: the outcome, known once ``accept`` returned."""
+
+    @property
+    def outcome(self) -> str:
+        """accepted, merged, duplicate (all three may be acked) or refused (must not be)."""
+
+    @property
+    def reason(self) -> str | None:
+        """Why it was refused."""
+
+
+class Inbox(Protocol):
+    """The runtime's door, handed to ``Adapter.run``."""
+
+    async def accept(self, event: MessageEvent) -> AcceptReceipt:
+        """Return once the message is durable (or refused, or known already). Raises InvalidInputError."""
+
+
+class Adapter(Protocol):
+    """One account on one platform."""
+
+    @property
+    def platform(self) -> str:
+        """The platform's name as in SessionSource."""
+
+    @property
+    def account(self) -> str:
+        """Which account, unique per platform in a gateway; MessageEvent.account of what it accepts."""
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the platform can do."""
+
+    async def run(self, inbox: Inbox) -> None:
+        """Connect, receive and accept until cancelled; reconnect by itself with back-off.
+
+        Acks a message, or moves its cursor, only after ``accept`` returned. Returning means that the
+        source has ended (end of input); raising means that it can't go on.
+        """
+
+    def text_max(self, target: Target) -> int:
+        """How much text, in ``capabilities.text_unit``, one message to ``target`` can hold; 0: no limit."""
+
+    async def send(self, out: Outbound) -> Sent:
+        """Send one part and return when the platform has it.
+
+        Raises SendError: ``permanent``, ``ambiguous`` (it may have arrived) or plain (surely not sent).
+        While disconnected, raises a plain SendError at once; the runtime retries.
+        """
+
+    async def typing(self, target: Target) -> None:
+        """Show that an answer is being made, where the platform can. Never raises."""

@@ -1,0 +1,50 @@
+"""Every bound in one place, each with its reason. Relations are asserted below.
+
+What reaches a bound is refused with a typed error or a counted receipt; nothing is cut silently.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+ID_CHARS_MAX: Final = 4096
+"""One platform id or name; longer ones are an attack or a bug (Matrix allows 255 bytes)."""
+
+TEXT_BYTES_MAX: Final = 256 * 1024
+"""UTF-8 bytes of one inbound message; the largest real platform limit is 64 KiB."""
+
+REPLY_BYTES_MAX: Final = 4 * 1024 * 1024
+"""UTF-8 bytes of one reply; a larger one ends its turn as failed, with a small text."""
+
+REPLY_PARTS_MAX: Final = 40
+"""Platform messages that one reply may become; the rest is cut with a note (one reply, not a flood)."""
+
+COMMIT_MESSAGES_MAX: Final = 256
+"""Messages that one lane commit may decide: bounds the time until its first message is durable."""
+
+COMMIT_BYTES_MAX: Final = 1024 * 1024
+"""Payload after which a lane commit closes; a single larger message still gets a commit of its own."""
+
+COMMIT_SESSIONS_MAX: Final = 2
+"""Session logs that one commit may touch (an old and a new conversation)."""
+
+STASH_MESSAGES_MAX: Final = 4096
+"""Inbound messages that may wait in a lane for a commit in flight; beyond it they are refused."""
+
+STASH_BYTES_MAX: Final = 16 * 1024 * 1024
+"""Their payload."""
+
+WAITING_MAX: Final = 10_000
+"""Accepted, undecided messages of one lane; beyond it inbound is refused (queue full)."""
+
+MAILBOX_MAX: Final = 4096
+"""Data mail of one lane actor; runtime mail is exempt."""
+
+INTERRUPTIONS_MAX: Final = 3
+"""Interruptions in a row after which a lane's turn is given up and its session suspended."""
+
+COMMIT_RETRY_MS: Final = (50, 200, 1_000, 5_000)
+"""Waits before a refused kept message is decided again, or an unknown commit is offered again."""
+
+assert TEXT_BYTES_MAX < COMMIT_BYTES_MAX < STASH_BYTES_MAX
+assert COMMIT_MESSAGES_MAX <= STASH_MESSAGES_MAX <= WAITING_MAX

@@ -1,0 +1,197 @@
+"""The values a host hands in and gets back: where a message came from, the message, its receipt's facts.
+
+Field meanings follow the gateway seed (§1 SessionSource) and DESIGN §8. All are plain frozen data.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from attrs import field, frozen
+
+from seriatim.errors import InvalidInputError
+from seriatim.events import mend_text
+from seriatim.limits import ID_CHARS_MAX, TEXT_BYTES_MAX
+
+
+@frozen(order=True)
+class Platform:
+    """A messaging platform by its lower-case name ("telegram", "irc", "local", …).
+
+    Two platforms of one name are equal. Raises InvalidInputError for an empty or oversized name.
+    """
+
+    name: str = field(converter=lambda name: str(name).strip().lower())
+
+    def __attrs_post_init__(self) -> None:
+        if not self.name or len(self.name) > ID_CHARS_MAX or not self.name.isprintable():
+            raise InvalidInputError("platform", "a short printable name is needed")
+
+    def __str__(self) -> str:
+        return self.name
+
+
+ChatType = str
+_OPTIONAL_TEXTS = (
+    "chat_name",
+    "user_id",
+    "user_name",
+    "thread_id",
+    "chat_topic",
+    "user_id_alt",
+    "chat_id_alt",
+    "guild_id",
+    "parent_chat_id",
+    "message_id",
+)
+
+
+@frozen
+class SessionSource:
+    """Where a message came from (gateway seed §1); used for routing, isolation and context.
+
+    ``platform`` and ``chat_id`` as the adapter names them. ``chat_type``: "dm", "group", "channel" or
+    "thread" (others are treated like groups). ``user_id_alt``: a stable id of the author where ``user_id``
+    may change. ``guild_id``: the scope (server, workspace) that keeps equal ids apart. ``is_bot``: the author
+    is a bot. ``role_authorized``: a platform role let the author in.
+    """
+
+    platform: Platform = field(converter=lambda p: p if isinstance(p, Platform) else Platform(p))
+    chat_id: str = field(default="", converter=str)
+    chat_name: str | None = None
+    chat_type: ChatType = "dm"
+    user_id: str | None = None
+    user_name: str | None = None
+    thread_id: str | None = None
+    chat_topic: str | None = None
+    user_id_alt: str | None = None
+    chat_id_alt: str | None = None
+    is_bot: bool = False
+    guild_id: str | None = None
+    parent_chat_id: str | None = None
+    message_id: str | None = None
+    role_authorized: bool = False
+
+    def __attrs_post_init__(self) -> None:
+        _check_id("chat_id", self.chat_id)
+        if not self.chat_type or len(self.chat_type) > ID_CHARS_MAX:
+            raise InvalidInputError("chat_type", "a short text is needed")
+        for name in _OPTIONAL_TEXTS:
+            value = getattr(self, name)
+            if value is not None:
+                _check_id(name, value)
+
+    @property
+    def description(self) -> str:
+        """A line for people: "DM with Alice", "group: My Group, thread: 12345"."""
+        if self.platform.name == "local":
+            return "CLI terminal"
+        if self.chat_type == "dm":
+            text = f"DM with {self.user_name or self.user_id or 'user'}"
+        elif self.chat_type in ("group", "channel"):
+            text = f"{self.chat_type}: {self.chat_name or self.chat_id}"
+        else:
+            text = self.chat_name or self.chat_id
+        return f"{text}, thread: {self.thread_id}" if self.thread_id else text
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON data; fields at their default are left out, nothing else is lost."""
+        data: dict[str, Any] = {"platform": self.platform.name, "chat_id": self.chat_id, "chat_type": self.chat_type}
+        for name in _OPTIONAL_TEXTS:
+            value = getattr(self, name)
+            if value is not None:
+                data[name] = value
+        if self.is_bot:
+            data["is_bot"] = True
+        if self.role_authorized:
+            data["role_authorized"] = True
+        return data
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> SessionSource:
+        """The inverse of ``to_dict``; unknown keys are left aside, malformed ones raise InvalidInputError."""
+        if not isinstance(data, dict) or "platform" not in data:
+            raise InvalidInputError("source", "a mapping with a platform is needed")
+        known = {name: data[name] for name in _SOURCE_FIELDS if name in data}
+        return cls(**known)
+
+
+_SOURCE_FIELDS = (*_OPTIONAL_TEXTS, "platform", "chat_id", "chat_type", "is_bot", "role_authorized")
+
+
+def _check_id(name: str, value: Any) -> None:
+    if type(value) is not str:
+        raise InvalidInputError(name, f"text is needed, not {type(value).__name__}")
+    if len(value) > ID_CHARS_MAX:
+        raise InvalidInputError(name, f"longer than {ID_CHARS_MAX} characters")
+    if not value.isascii() and mend_text(value)[1]:
+        raise InvalidInputError(name, "holds a lone surrogate")
+
+
+@frozen
+class MessageEvent:
+    """One inbound message, as an adapter or a host hands it in.
+
+    ``account``: which of the host's bot accounts received it. ``message_id``: the platform's id of the
+    message; with it, a redelivery is recognised for ever. ``received_at``: epoch ms, or None for now.
+    ``internal``: made by the host itself (a wake), not by a person. Lone surrogates in ``text`` are
+    replaced and the stored event says so (``text_mended``).
+    """
+
+    text: str
+    source: SessionSource
+    account: str = ""
+    message_id: str | None = None
+    reply_to_id: str | None = None
+    internal: bool = False
+    received_at: int | None = None
+
+    def __attrs_post_init__(self) -> None:
+        if type(self.text) is not str:
+            raise InvalidInputError("text", f"text is needed, not {type(self.text).__name__}")
+        if len(self.text) > TEXT_BYTES_MAX or len(self.text.encode("utf-8", "replace")) > TEXT_BYTES_MAX:
+            raise InvalidInputError("text", f"larger than {TEXT_BYTES_MAX} bytes")
+        if not isinstance(self.source, SessionSource):
+            raise InvalidInputError("source", "a SessionSource is needed")
+        _check_id("account", self.account)
+        for name in ("message_id", "reply_to_id"):
+            value = getattr(self, name)
+            if value is not None:
+                _check_id(name, value)
+
+
+@frozen
+class Target:
+    """Where a reply goes; recorded when the message is accepted, never "the last sender".
+
+    ``account`` names the adapter's account; the rest are the platform's own ids.
+    """
+
+    platform: str
+    account: str
+    chat_id: str
+    chat_type: str = "dm"
+    thread_id: str | None = None
+    user_id: str | None = None
+    reply_to_id: str | None = None
+
+    def to_data(self) -> dict[str, Any]:
+        """Plain JSON data without the empty fields."""
+        data: dict[str, Any] = {"platform": self.platform, "account": self.account, "chat_id": self.chat_id}
+        if self.chat_type != "dm":
+            data["chat_type"] = self.chat_type
+        if self.thread_id is not None:
+            data["thread_id"] = self.thread_id
+        if self.user_id is not None:
+            data["user_id"] = self.user_id
+        if self.reply_to_id is not None:
+            data["reply_to_id"] = self.reply_to_id
+        return data
+
+    @classmethod
+    def from_data(cls, data: dict[str, Any]) -> Target:
+        """The inverse of ``to_data``."""
+        return cls(**data)
+
+
+AcceptOutcome = Literal["accepted", "duplicate", "merged", "refused"]
