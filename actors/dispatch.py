@@ -14,7 +14,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -257,11 +257,9 @@ class PinnedDispatcher(PoolDispatcher):
     def __init__(self, name: str = "pinned", envelopes_max: int = 64) -> None:
         super().__init__(workers=1, envelopes_max=envelopes_max, name=name)
 
-    @contextmanager
-    def compensated(self) -> Iterator[None]:
+    def compensated(self) -> AbstractContextManager[None]:
         """Refused: a second worker would break the promise."""
         raise RuntimeError(f"an actor on the pinned dispatcher {self.name!r} may not block on another actor")
-        yield
 
 
 # -- the event loop -----------------------------------------------------------------------------------------------------

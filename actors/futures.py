@@ -41,7 +41,7 @@ class PooledFuture(pykka.Future[T]):
         self._guard = threading.Lock()
         self._outcome: tuple[Any, ExcInfo | None] | None = None
         self._callbacks: list[Callable[[PooledFuture[Any]], None]] = []
-        self._hook_guard: threading.RLock | None = None  # type: ignore[valid-type]  # RLock is a factory before 3.13
+        self._hook_guard: threading.RLock | None = None
         self._sources: tuple[PooledFuture[Any], ...] = ()
         self.target: Mailbox | None = None
 

@@ -41,7 +41,7 @@ A = TypeVar("A", bound=PooledActor)
 Phase: TypeAlias = Literal["start", "receive", "stop"]
 DeadReason: TypeAlias = Literal["refused", "signal", "stopped", "late", "closed"]
 
-UNBOUNDED = (1 << 62)  # more than a list can hold
+UNBOUNDED = 1 << 62  # more than a list can hold
 CLOSED = -1  # a room that is always full: bound and death are one comparison on the sender's path
 
 
@@ -96,8 +96,15 @@ class Stop:
         self.done = done
 
 
+class Empty:
+    """Says that no mail waits: unlike None, no message."""
+
+    __slots__ = ()
+
+
+EMPTY = Empty()
 PROXIED = frozenset({messages.ProxyCall, messages.ProxyGetAttr, messages.ProxySetAttr})
-SPECIAL = PROXIED | {Ask, Stop, messages._ActorStop}
+SPECIAL = PROXIED | {Ask, Stop, Empty, messages._ActorStop}  # looked at; any other message goes straight to on_receive
 
 
 class Ref(pykka.ActorRef[A]):
@@ -294,28 +301,18 @@ class ContainedMailbox(Mailbox):
             receive = actor.on_receive
             while envelopes_max > 0:
                 envelopes_max -= 1
-                if self.urgent_out:
-                    item = self.urgent_out.pop()
-                elif self.urgent:
-                    self.urgent_out = take(self.urgent)
-                    item = self.urgent_out.pop()
-                elif self.out:
-                    item = self.out.pop()
-                    self.taken += 1
-                elif self.fresh:
-                    self.out = take(self.fresh)
-                    item = self.out.pop()
-                    self.taken += 1
-                else:
-                    break
-                if item.__class__ not in SPECIAL:
+                item = self._next()
+                kind = item.__class__
+                if kind not in SPECIAL:
                     receive(item)
-                elif item.__class__ is Stop or item.__class__ is messages._ActorStop:
+                elif kind is Ask or kind in PROXIED:
+                    _answer(actor, item)
+                elif item is EMPTY:
+                    break
+                else:
                     phase = "stop"
                     self._stop(actor, item)
                     return False
-                else:
-                    _answer(actor, item)
             if self.out or self.fresh or self.urgent or self.urgent_out:
                 return True
             item = None
@@ -324,6 +321,49 @@ class ContainedMailbox(Mailbox):
             self._crash(actor, error, item, phase)
             return False
         return not self.empty()
+
+    def _next(self) -> Any:
+        """Take the next message out, runtime mail first; EMPTY if there is none."""
+        if self.urgent_out:
+            return self.urgent_out.pop()
+        if self.urgent:
+            self.urgent_out = take(self.urgent)
+            return self.urgent_out.pop()
+        if not self.out:
+            if not self.fresh:
+                return EMPTY
+            self.out = take(self.fresh)
+        self.taken += 1
+        return self.out.pop()
+
+    def peek(self) -> tuple[Phase | None, Any, bool]:
+        """What the next activation begins with: phase, message, whether it is runtime mail. For the simulation.
+
+        The phase is None if there is nothing to handle any more.
+        """
+        if self.actor is not None and not self.started:
+            return "start", None, False
+        if self.actor is None or self.empty():
+            return None, None, False
+        urgent = bool(self.urgent_out or self.urgent)
+        reversed_part, rest = (self.urgent_out, self.urgent) if urgent else (self.out, self.fresh)
+        item = reversed_part[-1] if reversed_part else rest[0]
+        if isinstance(item, (Stop, messages._ActorStop)):
+            return "stop", None, urgent
+        return "receive", item.message if isinstance(item, Ask) else item, urgent
+
+    def kill(self, error: BaseException) -> None:
+        """In place of an activation: the actor dies of *error* as it begins its next envelope. For the simulation."""
+        phase = self.peek()[0] or "receive"
+        item = None if phase == "start" else self._next()
+        if phase == "stop":
+            self._settle_marks([item])
+            item = None
+        if isinstance(item, Ask):
+            _fail(item.reply_to, error)
+        self.started = True
+        self._crash(self.actor, error, item, phase)
+        self._rest_or_wake()
 
     def _stop(self, actor: PooledActor, mark: Stop | messages._ActorStop) -> None:
         self.room = CLOSED
@@ -353,7 +393,8 @@ class ContainedMailbox(Mailbox):
         self._settle_marks(data + signals)
         message = item.message if isinstance(item, Ask) else item
         mail, runtime = tuple(self._letters(data)), tuple(self._letters(signals))
-        self.system.crashed(Crash(self.ref, self.name, error, message, mail, runtime, phase, self.system.clock.now_ms()))
+        at_ms = self.system.clock.now_ms()
+        self.system.crashed(Crash(self.ref, self.name, error, message, mail, runtime, phase, at_ms))
         if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
             raise error  # may be a real Ctrl-C: contained, and now the host's
 
@@ -373,8 +414,8 @@ class ContainedMailbox(Mailbox):
     def _settle_marks(self, items: list[Any]) -> None:
         """Answer asks and stops that nobody will serve any more."""
         for item in items:
-            if item.__class__ is Ask:
-                item.reply_to.fail(ActorDead(self.name, "it ended before handling the message"))
+            if isinstance(item, Ask):
+                _fail(item.reply_to, ActorDead(self.name, "it ended before handling the message"))
             elif item.__class__ is Stop:
                 item.done.set(True)
 
@@ -402,9 +443,13 @@ def _answer(actor: PooledActor, item: Any) -> None:
         proxied = item.message.__class__ in PROXIED
         answer = actor._handle_receive(item.message) if proxied else actor.on_receive(item.message)
     except BaseException as error:
-        item.reply_to.fail(error)
+        _fail(item.reply_to, error)
         raise
     item.reply_to.set(answer)
+
+
+def _fail(future: pykka.Future[Any], error: BaseException) -> None:
+    future.set_exception((type(error), error, error.__traceback__))
 
 
 _urns = itertools.count(1)
@@ -429,7 +474,7 @@ class ActorSystem:
         """
         Args:
             clock: the source of time.
-            on_crash: told about each crash, on the dead actor's thread; must be short and not raise: signal a supervisor.
+            on_crash: told about each crash, on the dead actor's thread; short, doesn't raise: it signals a supervisor.
             on_dead_letter: told about each message lost with a stopped actor, same rules.
         """
         self.clock = clock
@@ -458,7 +503,7 @@ class ActorSystem:
             mailbox_max: data messages that may wait; None for no bound.
 
         Raises:
-            NameTaken, SystemStopping, DispatcherClosed: and nothing was started. What ``__init__`` raises passes through.
+            NameTaken, SystemStopping, DispatcherClosed: nothing was started. What ``__init__`` raises passes through.
         """
         if self._stopping:
             raise SystemStopping(f"no actor {name!r}: the system is stopping")

@@ -1,8 +1,8 @@
 """Time as a port.
 
 The pure rules never read a clock: they are told the time. Everything that waits or stamps takes a ``Clock``;
-``seriatim.actors.clockwork.SystemClock`` is the real one, ``seriatim.testing.clock.VirtualClock`` the one that tests and
-the simulator advance by hand.
+``seriatim.actors.clockwork.SystemClock`` is the real one, ``seriatim.testing.clock.VirtualClock`` the one that tests
+and the simulator advance by hand.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Clock(Protocol):
     """What time it is, how much has passed, and a call later on."""
 
     def now_ms(self) -> int:
-        """Wall time in milliseconds since 1970, UTC. It may jump, either way: for people and logs, never for deadlines."""
+        """Wall time, milliseconds since 1970, UTC. It may jump, either way: for people and logs, never for deadlines."""
         ...
 
     def monotonic_ms(self) -> float:
@@ -33,5 +33,8 @@ class Clock(Protocol):
         ...
 
     def call_later(self, delay_ms: float, fn: Callable[[], None]) -> Timer:
-        """Call *fn* once, *delay_ms* from now, on the clock's own thread. A handler that needs it elsewhere tells its actor."""
+        """Call *fn* once, *delay_ms* from now, on the clock's own thread; what *fn* wants done elsewhere it tells an actor.
+
+        Any thread may ask for it.
+        """
         ...
