@@ -21,30 +21,30 @@ if TYPE_CHECKING:
     from .futures import PooledFuture
 
 __all__ = [
-    "ActorDead",
-    "BlockingAsk",
+    "ActorDeadError",
+    "ActorError",
+    "BlockingAskError",
     "Dispatcher",
-    "DispatcherClosed",
-    "EngineError",
+    "DispatcherClosedError",
     "LoopDispatcher",
-    "MailboxFull",
-    "NameTaken",
+    "MailboxFullError",
+    "NameTakenError",
     "PinnedDispatcher",
     "PoolDispatcher",
     "Runnable",
-    "SystemStopping",
+    "SystemStoppingError",
 ]
 
 logger = logging.getLogger("seriatim.actors")
 
-# -- errors (to move to seriatim.errors) ------------------------------------------------------------------------------
+# -- errors (to move to seriatim.errors) -----------------------------------------------------------
 
 
-class EngineError(Exception):
+class ActorError(Exception):
     """What the actor engine refuses."""
 
 
-class ActorDead(EngineError):
+class ActorDeadError(ActorError):
     """The actor told or asked is stopped, stopping, crashed, or its dispatcher is closed. The world's fault: start
     another one, or drop the message.
 
@@ -59,7 +59,7 @@ class ActorDead(EngineError):
         self.reason = reason
 
 
-class MailboxFull(EngineError):
+class MailboxFullError(ActorError):
     """The mailbox holds as much data mail as it may. Retry later, or tell the sender so.
 
     Attributes:
@@ -75,7 +75,7 @@ class MailboxFull(EngineError):
         self.sequence = sequence
 
 
-class BlockingAsk(EngineError):
+class BlockingAskError(ActorError):
     """A blocking wait where nobody could answer, or a worker would be lost. The caller's fault: reply by message.
 
     Attributes:
@@ -92,19 +92,19 @@ class BlockingAsk(EngineError):
         self.target = target
 
 
-class NameTaken(EngineError):
+class NameTakenError(ActorError):
     """A live actor of this system has the name already. The caller's fault."""
 
 
-class SystemStopping(EngineError):
+class SystemStoppingError(ActorError):
     """The system is being stopped and starts nothing any more. The caller's fault."""
 
 
-class DispatcherClosed(EngineError):
+class DispatcherClosedError(ActorError):
     """The dispatcher, or the event loop under it, is closed. The caller's fault: stop the actors first."""
 
 
-# -- the port -----------------------------------------------------------------------------------------------------------
+# -- the port --------------------------------------------------------------------------------------
 
 
 class Runnable(Protocol):
@@ -128,7 +128,7 @@ class Dispatcher(Protocol):
         """Run *mailbox* soon. The caller holds its ``idle`` flag, so it is queued at most once.
 
         Raises:
-            DispatcherClosed: it will never run.
+            DispatcherClosedError: it will never run.
         """
         ...
 
@@ -136,7 +136,7 @@ class Dispatcher(Protocol):
         """A thread outside all actors is about to block on an answer from one of this dispatcher's.
 
         Raises:
-            BlockingAsk: the answer could only come from the thread that would block.
+            BlockingAskError: the answer could only come from the thread that would block.
         """
         ...
 
@@ -149,12 +149,12 @@ def activate_logged(mailbox: Runnable, envelopes_max: int) -> bool:
     """Activate on a worker thread: whatever escapes is a bug of ours, and must not cost the worker its life."""
     try:
         return mailbox.activate(envelopes_max)
-    except BaseException:
+    except BaseException:  # a pool without workers would be worse
         logger.exception("an activation failed in the engine")
         return False
 
 
-# -- worker threads -----------------------------------------------------------------------------------------------------
+# -- worker threads --------------------------------------------------------------------------------
 
 _RETIRE: Any = object()  # the worker that takes it ends
 _CLOSE: Any = object()  # all workers end; one of it travels through the queue behind the mailboxes
@@ -188,7 +188,7 @@ class PoolDispatcher:
         if not self._threads:
             self._start_workers()
         if self._closed:
-            raise DispatcherClosed(f"dispatcher {self.name!r} is closed")
+            raise DispatcherClosedError(f"dispatcher {self.name!r} is closed")
         self._put(mailbox)
 
     def before_wait(self, future: PooledFuture[Any], /) -> None:
@@ -209,9 +209,12 @@ class PoolDispatcher:
                 thread.join(timeout_s)
         return not any(thread.is_alive() for thread in self._threads)
 
-    @contextmanager
-    def compensated(self) -> Iterator[None]:
+    def compensated(self) -> AbstractContextManager[None]:
         """One worker more while this one blocks. Only plain actors, with Pykka's semantics, are allowed to block."""
+        return self._lend_worker()
+
+    @contextmanager
+    def _lend_worker(self) -> Iterator[None]:
         with self._guard:
             if self._blocked >= COMPENSATION_MAX:
                 raise RuntimeError(f"{COMPENSATION_MAX} actors of dispatcher {self.name!r} block on each other")
@@ -252,7 +255,7 @@ class PoolDispatcher:
 
 
 class PinnedDispatcher(PoolDispatcher):
-    """One daemon thread: all of its actors' hooks run there, from on_start to on_stop. SQLite, anything thread-bound."""
+    """One daemon thread: all hooks of its actors run there, on_start to on_stop. SQLite, anything thread-bound."""
 
     def __init__(self, name: str = "pinned", envelopes_max: int = 64) -> None:
         super().__init__(workers=1, envelopes_max=envelopes_max, name=name)
@@ -262,7 +265,7 @@ class PinnedDispatcher(PoolDispatcher):
         raise RuntimeError(f"an actor on the pinned dispatcher {self.name!r} may not block on another actor")
 
 
-# -- the event loop -----------------------------------------------------------------------------------------------------
+# -- the event loop --------------------------------------------------------------------------------
 
 HANDOFF_EVERY_MIN, HANDOFF_EVERY_MAX = 16, 32  # small ones feed the writer early, large ones make larger groups
 SLOW_YIELD_MS = 1.0  # an undisturbed yield takes a few microseconds; beside a thread that computes, a switch interval
@@ -321,20 +324,20 @@ class LoopDispatcher:
     def schedule(self, mailbox: Runnable, /) -> None:
         """Queue for the next pass, or the one that is running. Any thread."""
         if self._closed:
-            raise DispatcherClosed(f"dispatcher {self.name!r} is closed")
+            raise DispatcherClosedError(f"dispatcher {self.name!r} is closed")
         self._ready.append(mailbox)
         if self._resting.acquire(False):
             try:
                 self._arm()
             except RuntimeError as error:
                 self._closed = True
-                raise DispatcherClosed(f"the event loop of dispatcher {self.name!r} is closed") from error
+                raise DispatcherClosedError(f"the event loop of dispatcher {self.name!r} is closed") from error
 
     def before_wait(self, future: PooledFuture[Any], /) -> None:
         """Refuse to block the loop on an answer that only the loop can give."""
         if self._on_loop():
             target = future.target
-            raise BlockingAsk("the event loop's thread", target.label() if target is not None else "an actor")
+            raise BlockingAskError("the event loop's thread", target.label() if target is not None else "an actor")
 
     def close(self) -> None:
         """Take no more mailboxes; a pass that is scheduled still runs what is queued."""

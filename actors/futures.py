@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import queue
 import sys
@@ -29,7 +30,7 @@ logger = logging.getLogger("seriatim.actors")
 class PooledFuture(pykka.Future[T]):
     """A value that comes later.
 
-    ``get()`` blocks like Pykka's, but never inside one of our actors (see ``BlockingAsk``). Waiting goes through a
+    ``get()`` blocks like Pykka's, but never inside one of our actors (see ``BlockingAskError``). Waiting goes through a
     lock with a time-out in C, so a frozen clock (freezegun) can't stretch it. ``await`` suspends only the task.
 
     Attributes:
@@ -90,7 +91,7 @@ class PooledFuture(pykka.Future[T]):
         """The value, or the exception; waits up to *timeout* seconds, then ``pykka.Timeout``.
 
         Raises:
-            BlockingAsk: if this would block inside one of our actors, or on the loop that must answer.
+            BlockingAskError: if this would block inside one of our actors, or on the loop that must answer.
         """
         if self._get_hook is not None:
             assert self._hook_guard is not None
@@ -156,10 +157,8 @@ class PooledFuture(pykka.Future[T]):
             threading.Thread(target=self._wait_for_hook, args=(callback,), name="seriatim-hook", daemon=True).start()
 
     def _wait_for_hook(self, callback: Callable[[PooledFuture[Any]], None]) -> None:
-        try:
+        with contextlib.suppress(BaseException):  # whoever looks at the future meets it again
             self.get()
-        except BaseException:  # noqa: S110  # whoever looks at the future meets it again
-            pass
         self._call(callback)
 
     def __await__(self) -> Generator[Any, None, T]:
@@ -177,10 +176,8 @@ class PooledFuture(pykka.Future[T]):
                     waiter.set_result(None)
 
             def settled(_: PooledFuture[Any]) -> None:
-                try:
+                with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
                     loop.call_soon_threadsafe(wake)
-                except RuntimeError:  # the loop is closed: nobody waits any more
-                    pass
 
             self.add_done_callback(settled)
             yield from waiter
@@ -192,7 +189,7 @@ class PooledFuture(pykka.Future[T]):
 
     def _derived(self, future: pykka.Future[Any], *sources: pykka.Future[Any]) -> Any:
         if all(isinstance(source, PooledFuture) for source in sources):
-            cast("PooledFuture[Any]", future)._sources = cast("tuple[PooledFuture[Any], ...]", sources)
+            cast("PooledFuture[Any]", future)._sources = cast("tuple[PooledFuture[Any], ...]", sources)  # noqa: SLF001  # ours
         return future
 
     def filter(self, func: Callable[[Any], bool]) -> Any:
@@ -210,4 +207,3 @@ class PooledFuture(pykka.Future[T]):
     def reduce(self, func: Callable[..., Any], *args: Any) -> Any:
         """See Pykka."""
         return self._derived(super().reduce(func, *args), self)  # type: ignore[misc]  # as filter
-

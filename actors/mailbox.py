@@ -55,14 +55,17 @@ class StopFlag:
         self._event: threading.Event | None = None
 
     def is_set(self) -> bool:
+        """Whether the actor handles no more messages."""
         return self._flag
 
     def set(self) -> None:
+        """Say that it doesn't. The actor's thread."""
         self._flag = True
         if self._event is not None:
             self._event.set()
 
     def wait(self, timeout: float | None = None) -> bool:
+        """Block until it is set, up to *timeout* seconds; whether it is."""
         if self._event is None:
             with _event_guard:
                 if self._event is None:

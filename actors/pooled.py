@@ -5,17 +5,18 @@ on a BaseException" included; Pykka's own test suite runs over it. Started by an
 instead (``system``). Either way Pykka sees only what it documents for implementors of new actor types.
 """
 
+# ruff: noqa: SLF001, BLE001  # an implementor of Pykka's hooks calls their underscored partners, and its loop contains all
+
 from __future__ import annotations
 
 import logging
 import os
 import sys
-import threading
 import uuid
 from typing import Any, ClassVar
 
 import pykka
-from pykka import ActorDeadError, ActorRegistry, messages
+from pykka import ActorRegistry, messages
 
 from .dispatch import PoolDispatcher
 from .futures import PooledFuture
@@ -23,27 +24,17 @@ from .mailbox import Ask, Mailbox, StopFlag, take
 
 __all__ = ["PlainMailbox", "PooledActor", "default_pool"]
 
-logger = logging.getLogger("seriatim.actors")
+pykka_logger = logging.getLogger("pykka")  # where Pykka's users look for these lines
 
-_default_guard = threading.Lock()
-_default: PoolDispatcher | None = None
+_default_pools: dict[int, PoolDispatcher] = {}  # by process id: after a fork the threads exist in the parent only
 
 
 def default_pool() -> PoolDispatcher:
     """The pool that plain actors share, made at the first use and anew in a forked child."""
-    global _default
-    with _default_guard:
-        if _default is None:
-            _default = PoolDispatcher(name="seriatim-pool")
-        return _default
-
-
-def _forget_default_pool() -> None:
-    global _default, _default_guard
-    _default, _default_guard = None, threading.Lock()
-
-
-os.register_at_fork(after_in_child=_forget_default_pool)  # its threads exist in the parent only
+    pool = _default_pools.get(os.getpid())
+    if pool is None:  # two that race make two, one of which never starts a thread
+        pool = _default_pools.setdefault(os.getpid(), PoolDispatcher(name="seriatim-pool"))
+    return pool
 
 
 class PlainMailbox(Mailbox):
@@ -108,17 +99,14 @@ class PlainMailbox(Mailbox):
             if isinstance(item.message, messages._ActorStop):
                 item.reply_to.set(None)
             else:
-                error = ActorDeadError("the actor stopped before handling the message")
-                item.reply_to.set_exception((ActorDeadError, error, None))
+                error = pykka.ActorDeadError("the actor stopped before handling the message")
+                item.reply_to.set_exception((pykka.ActorDeadError, error, None))
 
     def blocked_get(self, future: PooledFuture[Any], timeout: float | None) -> bool:
         """Pykka lets an actor block on another one; the pool lends a worker meanwhile."""
         assert isinstance(self.dispatcher, PoolDispatcher)
         with self.dispatcher.compensated():
             return future.block(timeout)
-
-
-pykka_logger = logging.getLogger("pykka")  # where Pykka's users look for these lines
 
 
 class PooledActor(pykka.Actor):

@@ -13,10 +13,10 @@ Fault model, what a run may contain:
 - the death of the process before any envelope: *before_envelope* raises, the run ends there, the test looks at what is
   on disk and starts a new world.
 
-Outside of it: real threads and memory shared between them (a directory, receipts), an actor interrupted in the middle of
-a handler, time that passes inside a handler, the loop dispatcher's batches of sixteen envelopes and its hand-off moments,
-messages lost or doubled (between actors there are none), and whatever reads a clock, a random number, an id or the order
-of a set of strings behind our back.
+Outside of it: real threads and memory shared between them (a directory, receipts), an actor interrupted in the middle
+of a handler, time that passes inside a handler, the loop dispatcher's batches of sixteen envelopes and its hand-off
+moments, messages lost or doubled (between actors there are none), and whatever reads a clock, a random number, an id
+or the order of a set of strings behind our back.
 """
 
 from __future__ import annotations
@@ -30,21 +30,29 @@ from attrs import frozen
 
 from seriatim.clock import Clock
 
-from .dispatch import DispatcherClosed, EngineError, Runnable
-from .system import ContainedMailbox, Phase, Ref
+from .contained import ContainedMailbox
+from .dispatch import ActorError, DispatcherClosedError, Runnable
+from .refs import Phase, Ref
 
 if TYPE_CHECKING:
     from .futures import PooledFuture
 
-__all__ = ["BeforeEnvelope", "Envelope", "SimulationDeadlock", "SimulationDispatcher", "SimulationEndless", "SteppedClock"]
+__all__ = [
+    "BeforeEnvelope",
+    "Envelope",
+    "SimulationDeadlockError",
+    "SimulationDispatcher",
+    "SimulationEndlessError",
+    "SteppedClock",
+]
 
 
-class SimulationDeadlock(EngineError):
+class SimulationDeadlockError(ActorError):
     """A blocking wait that nothing in the simulation can end: no mailbox is runnable and no timer is set."""
 
 
-class SimulationEndless(EngineError):
-    """The simulation was still busy after the allowed steps: actors that keep telling each other, or a periodic timer."""
+class SimulationEndlessError(ActorError):
+    """Still busy after the allowed steps: actors that keep telling each other, or a periodic timer."""
 
 
 class SteppedClock(Clock, Protocol):
@@ -136,7 +144,7 @@ class SimulationDispatcher:
     def schedule(self, mailbox: Runnable, /) -> None:
         """Make it one of those the seed chooses from."""
         if self._closed:
-            raise DispatcherClosed(f"dispatcher {self.name!r} is closed")
+            raise DispatcherClosedError(f"dispatcher {self.name!r} is closed")
         if not isinstance(mailbox, ContainedMailbox):
             raise TypeError("the simulation runs actors started by an ActorSystem")
         self._ready.append(mailbox)
@@ -145,7 +153,7 @@ class SimulationDispatcher:
         """A test blocks on an answer: run until it is there."""
         while not future.ready:
             if not self.step():
-                raise SimulationDeadlock(f"seed {self.seed}: nothing in {self.name!r} can answer any more")
+                raise SimulationDeadlockError(f"seed {self.seed}: nothing in {self.name!r} can answer any more")
 
     def close(self) -> None:
         """Take no more mailboxes."""
@@ -177,7 +185,7 @@ class SimulationDispatcher:
             The steps made.
 
         Raises:
-            SimulationEndless: it was still busy after *steps_max* steps.
+            SimulationEndlessError: it was still busy after *steps_max* steps.
         """
         begun = self.steps
         while self.steps - begun < steps_max:
@@ -189,7 +197,7 @@ class SimulationDispatcher:
                 self._run(self._draw())
             else:
                 self.step()
-        raise SimulationEndless(f"seed {self.seed}: {self.name!r} still busy after {steps_max} steps")
+        raise SimulationEndlessError(f"seed {self.seed}: {self.name!r} still busy after {steps_max} steps")
 
     def _draw(self) -> ContainedMailbox:
         ready = self._ready

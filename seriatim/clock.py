@@ -25,7 +25,7 @@ class Clock(Protocol):
     """What time it is, how much has passed, and a call later on."""
 
     def now_ms(self) -> int:
-        """Wall time, milliseconds since 1970, UTC. It may jump, either way: for people and logs, never for deadlines."""
+        """Wall time, milliseconds since 1970, UTC. It may jump either way: for people and logs, not for deadlines."""
         ...
 
     def monotonic_ms(self) -> float:
@@ -33,7 +33,7 @@ class Clock(Protocol):
         ...
 
     def call_later(self, delay_ms: float, fn: Callable[[], None]) -> Timer:
-        """Call *fn* once, *delay_ms* from now, on the clock's own thread; what *fn* wants done elsewhere it tells an actor.
+        """Call *fn* once, *delay_ms* from now, on the clock's own thread; elsewhere is reached by telling an actor.
 
         Any thread may ask for it.
         """
