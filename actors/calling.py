@@ -41,7 +41,7 @@ def is_async(fn: Any) -> bool:
     while isinstance(fn, functools.partial):
         fn = fn.func
     if not inspect.isroutine(fn):
-        fn = getattr(type(fn), "__call__", fn)
+        fn = type(fn).__call__
     return inspect.iscoroutinefunction(fn) or inspect.isasyncgenfunction(fn)
 
 
@@ -59,7 +59,7 @@ def on_thread(name: str, fn: Callable[..., Any], *args: Any) -> Future[Any]:
             result = context.run(fn, *args)
         except StopIteration:  # no future of asyncio can carry one
             future.set_exception(RuntimeError("raised StopIteration"))
-        except BaseException as exc:  # noqa: BLE001 - it crosses to the waiting side, whatever it is
+        except BaseException as exc:  # it crosses to the waiting side, whatever it is
             future.set_exception(exc)
         else:
             future.set_result(result)
@@ -103,7 +103,7 @@ class Chunks:
 def call_blocking(entry: Callable[[Any], Any], turn: Turn) -> Any:
     """Call an agent on this thread; a generator is run to its end, or closed at its first yield after cancel."""
     result = entry(turn)
-    return drain(result, turn) if inspect.isgenerator(result) else result
+    return drain(result, turn) if isinstance(result, Generator) else result
 
 
 def drain(made: Generator[Any, None, Any], turn: Turn) -> Any:
@@ -123,7 +123,7 @@ def drain(made: Generator[Any, None, Any], turn: Turn) -> Any:
 async def resolve(result: Any, turn: Turn) -> Any:
     """What a call gave back, brought to its end on the running loop: coroutines and async generators."""
     result = await resolve_value(result)
-    return await _drain_async(result, turn) if inspect.isasyncgen(result) else result
+    return await _drain_async(result, turn) if isinstance(result, AsyncGenerator) else result
 
 
 async def resolve_value(result: Any) -> Any:

@@ -80,8 +80,8 @@ def sound_usage(usage: Any) -> Usage | None:
         figure = getattr(usage, name)
         if type(figure) is not int or not 0 <= figure <= SAFE_INTEGER_MAX:
             return None
-    cost = usage.estimated_cost_usd
-    if isinstance(cost, bool) or not isinstance(cost, int | float) or not math.isfinite(cost) or cost < 0:
+    cost: Any = usage.estimated_cost_usd
+    if type(cost) not in (int, float) or not math.isfinite(cost) or cost < 0:
         return None
     return attrs.evolve(usage, estimated_cost_usd=float(cost) + 0.0, cost_status=_short(str(usage.cost_status), 100))
 
@@ -91,7 +91,7 @@ def error_text(error: BaseException) -> str:
     name = type(error).__name__
     try:
         said = str(error)
-    except Exception:  # noqa: BLE001 - an error that can't even say what it is still ends its turn
+    except Exception:  # an error that can't even say what it is still ends its turn
         said = "(its text can't be read)"
     return _short(f"{name}: {said}" if said else name, DETAIL_CHARS_MAX)
 

@@ -20,6 +20,7 @@ from seriatim.turn import (
     with_speaker,
 )
 
+
 class Turn:
     """One turn, as its agent sees it.
 

@@ -50,5 +50,5 @@ class Outlet:
     def _pass(self, message: Told) -> None:
         try:
             self._tell(message)
-        except Exception as exc:  # noqa: BLE001 - a dead lane must not break the agent's thread
+        except Exception as exc:  # a dead lane must not break the agent's thread
             self._report("tell", exc)

@@ -4,7 +4,9 @@ A tool with effects runs only after the commit that explains it is durable, and 
 agent only after the result is. The shape that agents use::
 
     step = turn.step("I'll look that up")
-    found, saved = await asyncio.gather(step.call("find", {"q": q}, find, effects="read"), step.call("save", {...}, save))
+    found = step.call("find", {"q": "pykka"}, find, effects="read")
+    saved = step.call("save", {"page": 7}, save)
+    answer = use(await found, await saved)
 
 ``call`` declares at once. Calls declared without an await in between are one message of the model: offered,
 and committed, together. A call declared after that is a message of its own with empty text, so it costs one more
@@ -99,7 +101,7 @@ class StepGate:
             raise InvalidInputError("call", "a tool can't call tools of its own turn")
         args = dict(call.args)
         check_lossless("tool/call", args)
-        if not call.name or not isinstance(call.name, str) or mend_text(call.name)[1]:
+        if not call.name or mend_text(call.name)[1]:
             raise InvalidInputError("name", "the tool's name is needed")
         if call.effects not in ("none", "read", "write"):
             raise InvalidInputError("effects", 'one of "none", "read", "write"')
@@ -133,9 +135,7 @@ class StepGate:
             following = [call for call in batch.unfinished[:1] if not call.started]
             tools = tuple(call.tool for call in following)
             said = recordable(content)
-            self._outlet.say(
-                ToolFinished(self._job.number, self._job.generation, gated.tool.id, said, error, tools)
-            )
+            self._outlet.say(ToolFinished(self._job.number, self._job.generation, gated.tool.id, said, error, tools))
             _start(following)
             if not batch.unfinished:
                 self._line.popleft()
@@ -146,9 +146,9 @@ class StepGate:
         for gated in self._known(calls):
             _settle(gated.may_run)
 
-    def proceed(self, calls: tuple[str, ...]) -> None:
-        """The commit with these calls' results is durable: the agent may go on."""
-        for gated in self._known(calls):
+    def proceed(self, call_id: str) -> None:
+        """The commit with this call's result is durable: the agent may go on."""
+        for gated in self._known((call_id,)):
             _settle(gated.recorded)
 
     def close(self, why: str) -> None:
@@ -171,14 +171,12 @@ class StepGate:
             raise TurnCancelledError(self._closed)
 
     def _offer_next(self) -> None:
-        while self._line:
-            batch = self._line[0]
-            batch.unfinished = [gated for gated in batch.calls if not gated.dropped]
-            if batch.unfinished:
-                break
+        while self._line and all(gated.dropped for gated in self._line[0].calls):
             self._line.popleft()
-        else:
+        if not self._line:
             return
+        batch = self._line[0]
+        batch.unfinished = [gated for gated in batch.calls if not gated.dropped]
         first = batch.unfinished[:1] if batch.serial else batch.unfinished
         now = tuple(gated.tool for gated in first)
         later = tuple(gated.tool for gated in batch.unfinished[len(first) :])
@@ -316,7 +314,7 @@ def _outcome(gate: StepGate, batch: Batch, gated: Gated) -> tuple[Any, BaseExcep
         value = gated.fn(**gated.tool.args)
         if isinstance(value, Coroutine):
             value = _on_loop(gate, value)
-    except BaseException as exc:  # noqa: BLE001 - a tool's failure is its result, whatever it raised
+    except BaseException as exc:  # a tool's failure is its result, whatever it raised
         gate.finished(batch, gated, error_text(exc), error=True)
         return None, _waited(gated) or exc
     finally:

@@ -45,8 +45,8 @@ class TurnRunner(Protocol):
     def release(self, lane: str, generation: int, calls: tuple[str, ...]) -> None:
         """The commit that explains these calls is durable (T2, or the T3 whose ``next`` they were): run them."""
 
-    def proceed(self, lane: str, generation: int, calls: tuple[str, ...]) -> None:
-        """The commit with these calls' results is durable (T3): the agent may go on."""
+    def proceed(self, lane: str, generation: int, call_id: str) -> None:
+        """The commit with this call's result is durable (T3): the agent may go on."""
 
     def evict(self, lane: str) -> int:
         """Begin the soft release of the lane's idle warm agent; its logical bytes, 0 if none or in use."""
@@ -139,11 +139,11 @@ class AgentRunner:
         if running is not None:
             running.gate.release(calls)
 
-    def proceed(self, lane: str, generation: int, calls: tuple[str, ...]) -> None:
+    def proceed(self, lane: str, generation: int, call_id: str) -> None:
         """See TurnRunner.proceed."""
         running = self._running.get((lane, generation))
         if running is not None:
-            running.gate.proceed(calls)
+            running.gate.proceed(call_id)
 
     def evict(self, lane: str) -> int:
         """See TurnRunner.evict."""
@@ -215,7 +215,7 @@ class AgentRunner:
                 ended = endings.failed(job, exc)
         except TurnCancelledError as exc:
             ended = endings.failed(job, exc)
-        except BaseException as exc:  # noqa: BLE001 - also KeyboardInterrupt: an agent can't stop its host's loop
+        except BaseException as exc:  # also KeyboardInterrupt: an agent can't stop its host's loop
             self._report("agent", exc)
             ended = endings.failed(job, exc)
         running.outlet.end(running.ending(ended))
@@ -269,7 +269,7 @@ class AgentRunner:
                     await hook()
                 else:
                     await asyncio.wrap_future(on_thread("seriatim-hook", hook))
-        except Exception as exc:  # noqa: BLE001 - a failing hook is told and stops nothing
+        except Exception as exc:  # a failing hook is told and stops nothing
             self._report("cleanup", exc)
 
     def _report(self, where: str, error: BaseException) -> None:
@@ -278,8 +278,8 @@ class AgentRunner:
             return
         try:
             self._on_error(where, error)
-        except Exception as exc:  # noqa: BLE001 - the host's reporter must not end a turn
-            _log.error("on_error itself failed: %s", type(exc).__name__)  # noqa: TRY400 - no text of errors in logs
+        except Exception as exc:  # the host's reporter must not end a turn
+            _log.error("on_error itself failed: %s", type(exc).__name__)  # no text of errors in logs
 
 
 def _cancelled_from_outside() -> bool:

@@ -127,7 +127,7 @@ class WarmAgents:
     async def _retire(self, warm: Warm, soft_for: str | None) -> None:
         try:
             agent = await warm.made
-        except Exception:  # noqa: BLE001 - told to the turn that wanted the agent; there is nothing to retire
+        except Exception:  # told to the turn that wanted the agent; there is nothing to retire
             return
         await self._hook(agent, "commit_memory")
         if soft_for is None:
@@ -143,7 +143,7 @@ class WarmAgents:
             return None
         try:
             return await self._call(hook, *args)
-        except Exception as exc:  # noqa: BLE001 - a failing hook is told and stops nothing
+        except Exception as exc:  # a failing hook is told and stops nothing
             self._report(name, exc)
             return None
 
@@ -160,7 +160,7 @@ class WarmAgents:
         measure = getattr(agent, "memory_bytes", None)
         try:
             return max(1, int(measure())) if callable(measure) else sys.getsizeof(agent)
-        except Exception as exc:  # noqa: BLE001 - as for hooks
+        except Exception as exc:  # as for hooks
             self._report("memory_bytes", exc)
             return sys.getsizeof(agent)
 
