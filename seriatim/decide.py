@@ -23,6 +23,7 @@ from seriatim.effects import (
 )
 from seriatim.events import Data
 from seriatim.inbox import abandon, accepted_data, end_claims, reply_target
+from seriatim.lane import OpenTurn
 from seriatim.limits import WAITING_MAX
 from seriatim.mail import (
     AttemptWanted,
@@ -38,7 +39,7 @@ from seriatim.mail import (
 )
 from seriatim.queueing import Entry, entry_of, place
 from seriatim.recovery import close_turn, recover
-from seriatim.turn import StepOffered, ToolFinished, TurnEnded
+from seriatim.turn import StepOffered, ToolCall, ToolFinished, TurnEnded
 
 FAILED_TEXT: Final = "This message could not be answered ({detail})."
 
@@ -152,9 +153,7 @@ def _start(batch: Batch, kind: str, ids: tuple[str, ...], resumed: bool) -> None
         if data["id"] not in told:  # a resumed turn repeats no user message
             batch.session("user/message", _user_message(number, data, time))
     batch.session("step/start", {"turn": number, "step": 1})
-    batch.after.append(
-        RunTurn(session.id, number, generation, attempt, claims, boundary, had_activity, resumed_from)
-    )
+    batch.after.append(RunTurn(session.id, number, generation, attempt, claims, boundary, had_activity, resumed_from))
 
 
 def _lifts_suspension(batch: Batch, kind: str, ids: tuple[str, ...]) -> bool:
@@ -182,14 +181,17 @@ def _step_offered(batch: Batch, m: StepOffered) -> None:
         return
     turn = part.open
     if m.text or not turn.calls:
-        batch.session(
-            "assistant/message",
-            {"turn": turn.number, "step": turn.step, "text": m.text, "calls": [{"id": c.id} for c in m.calls]},
-        )
-    for call in m.calls:
+        asked = [{"id": c.id} for c in (*m.calls, *m.later)]
+        batch.session("assistant/message", {"turn": turn.number, "step": turn.step, "text": m.text, "calls": asked})
+    _record_calls(batch, turn, m.generation, m.calls)
+
+
+def _record_calls(batch: Batch, turn: OpenTurn, generation: int, calls: tuple[ToolCall, ...]) -> None:
+    for call in calls:
         data: Data = {"turn": turn.number, "step": turn.step, "id": call.id, "name": call.name, "args": call.args}
         batch.session("tool/call", data | {"effects": call.effects})
-    batch.after.append(ReleaseCalls(m.generation, tuple(call.id for call in m.calls)))
+    if calls:
+        batch.after.append(ReleaseCalls(generation, tuple(call.id for call in calls)))
 
 
 def _tool_finished(batch: Batch, m: ToolFinished) -> None:
@@ -204,6 +206,7 @@ def _tool_finished(batch: Batch, m: ToolFinished) -> None:
     if m.error:
         data["error"] = True
     batch.session("tool/result", data)
+    _record_calls(batch, turn, m.generation, m.next)
     if not turn.calls:
         step = turn.step
         batch.session("step/end", {"turn": turn.number, "step": step})
