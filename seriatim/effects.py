@@ -94,10 +94,10 @@ class ReleaseCalls:
 
 @value
 class Proceed:
-    """The call's result is durable: the agent may go on."""
+    """The calls' results are durable: the agent may go on."""
 
     generation: int
-    call_id: str
+    calls: tuple[str, ...]
 
 
 @value
