@@ -58,9 +58,6 @@ INTERRUPTIONS_MAX: Final = 3
 COMMIT_RETRY_MS: Final = (50, 200, 1_000, 5_000)
 """Waits before a refused kept message is decided again, or an unknown commit is offered again."""
 
-<<<<<<< HEAD
-assert TOOL_RESULT_BYTES_MAX < COMMIT_BYTES_MAX
-=======
 STORE_COMMIT_BYTES_MAX: Final = 16 * 1024 * 1024
 """Encoded events of one commit; beyond it the store refuses (four of the largest replies)."""
 
@@ -76,6 +73,6 @@ STORE_NAME_CHARS_MAX: Final = 16 * 1024
 assert STORE_COMMIT_BYTES_MAX <= STORE_GROUP_BYTES_MAX
 assert REPLY_BYTES_MAX < STORE_COMMIT_BYTES_MAX
 assert STORE_NAME_CHARS_MAX >= 3 * ID_CHARS_MAX
->>>>>>> store
 assert TEXT_BYTES_MAX < COMMIT_BYTES_MAX < STASH_BYTES_MAX
 assert COMMIT_MESSAGES_MAX <= STASH_MESSAGES_MAX <= WAITING_MAX
+assert TOOL_RESULT_BYTES_MAX < COMMIT_BYTES_MAX
