@@ -49,6 +49,9 @@ STASH_BYTES_MAX: Final = 16 * 1024 * 1024
 WAITING_MAX: Final = 10_000
 """Accepted, undecided messages of one lane; beyond it inbound is refused (queue full)."""
 
+GROUP_COMMITS_MAX: Final = 512
+"""Commits that the writer makes durable together: bounds how long the first of them waits."""
+
 MAILBOX_MAX: Final = 4096
 """Data mail of one lane actor; runtime mail is exempt."""
 
