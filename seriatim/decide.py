@@ -279,7 +279,7 @@ def _attempt_wanted(batch: Batch, m: AttemptWanted) -> None:
     """T5: record the attempt, then let the part be sent; marked when an earlier one may have arrived."""
     owed = batch.state.owed.get(m.delivery)
     if owed is None or owed.states[m.part].done:
-        batch.internal.append(DropDelivery(m.delivery))
+        batch.internal.append(DropDelivery(None if owed is None else owed.target, m.delivery))
         return
     part = owed.states[m.part]
     if part.attempts - part.failures >= batch.rules.attempts_ambiguous_max:
@@ -290,7 +290,7 @@ def _attempt_wanted(batch: Batch, m: AttemptWanted) -> None:
     if marked:
         data["marked"] = True
     batch.lane("delivery/attempt", data)
-    batch.after.append(SendPart(m.delivery, m.part, data["n"], marked))
+    batch.after.append(SendPart(owed.target, m.delivery, m.part, data["n"], marked))
 
 
 def _part_settled(batch: Batch, m: PartSettled) -> None:
