@@ -56,12 +56,12 @@ class TurnSlots:
         self._free += count
         self._serve()
 
-    def give_back_all(self, lane: str) -> None:
-        """The lane's incarnation is gone: return whatever it held, forget what it asked."""
+    def give_back_all(self, lane: str, but: int = 0) -> None:
+        """The lane's incarnation is gone: return what it held, ``but`` so many, and forget what it asked."""
         if lane in self._asked:
             self._asked.discard(lane)
             self._queue = deque(entry for entry in self._queue if entry[0] != lane)
-        self.give_back(lane, self._held[lane])
+        self.give_back(lane, self._held[lane] - but)
 
     def _serve(self) -> None:
         while self._free > 0 and self._queue:

@@ -55,6 +55,15 @@ GROUP_COMMITS_MAX: Final = 512
 MAILBOX_MAX: Final = 4096
 """Data mail of one lane actor; runtime mail is exempt."""
 
+HELD_MAX: Final = 4096
+"""Inbound mail held for one lane while it is read, fenced or put to rest."""
+
+CRASHES_MAX: Final = 5
+"""Crashes of one lane's actor in this process after which the lane is quarantined."""
+
+RESTART_MS: Final = (10, 100, 1_000, 5_000)
+"""Waits before a crashed lane is started again."""
+
 INTERRUPTIONS_MAX: Final = 3
 """Interruptions in a row after which a lane's turn is given up and its session suspended."""
 
