@@ -7,6 +7,7 @@ blocks. What it lets out, it lets out with the permit of a durable commit.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from attrs import frozen
@@ -40,9 +41,9 @@ from seriatim.effects import (
 )
 from seriatim.events import Data
 from seriatim.gate import Gate, Out
-from seriatim.mail import SlotGranted
+from seriatim.mail import AttemptWanted, Inbound, PartAbandoned, PartFailed, PartSettled, SlotGranted
 from seriatim.model import SessionSource
-from seriatim.turn import Claim, TurnDelta, TurnJob
+from seriatim.turn import Claim, StepOffered, ToolFinished, TurnDelta, TurnEnded, TurnJob
 
 
 @frozen
@@ -115,6 +116,8 @@ class LanePorts:
     session_id: Callable[[], str]
     switches: Switches
     supervisor: Ref[Any]
+    post: Callable[[str, Any], None]
+    """Runtime mail to whichever incarnation of a lane serves now. Any thread."""
     touched: Callable[[str, int], None]
     """Called when a turn starts, with the lane's key and its warm bytes: feeds the cache's order."""
 
@@ -156,7 +159,9 @@ class SessionActor(PooledActor):
     def on_receive(self, message: Any) -> None:
         """Take one message in, do what the gate then allows."""
         if self._over:
-            return  # the successor has it: see Ending
+            if isinstance(message, _FOR_SUCCESSOR):
+                self._ports.post(self.key, message)
+            return
         now = self._now
         now.time = self._ports.clock.now_ms()
         now.draining = self._ports.switches.draining
@@ -273,7 +278,7 @@ class SessionActor(PooledActor):
             shared=self._shared,
         )
         self._ports.touched(self.key, self._transcript.bytes)
-        self._ports.runner.start(job, self.actor_ref.signal)  # type: ignore[attr-defined]
+        self._ports.runner.start(job, partial(self._ports.post, self.key))
 
     def _cancel_turn(self, permit: Permit | None, effect: CancelTurn) -> None:
         assert permit is not None
@@ -299,6 +304,8 @@ class SessionActor(PooledActor):
 
 
 _TICK = _Tick()
+# What an ending incarnation still finds in its mailbox and its successor must hear.
+_FOR_SUCCESSOR = (Inbound, StepOffered, ToolFinished, TurnEnded, AttemptWanted, PartSettled, PartFailed, PartAbandoned)
 
 
 def _claim(data: Data, time: int) -> Claim:

@@ -89,14 +89,14 @@ class _Lane:
 
 
 class Directory:
-    """The live lanes, and the way to any lane. Loop thread only."""
+    """The live lanes, and the way to any lane. Changed on the loop's thread only; ``post`` may come from any."""
 
     def __init__(self) -> None:
         self.live: dict[str, Ref[Any]] = {}
         self.supervisor: Ref[Any]
 
-    def post(self, key: str, mail: Mail) -> None:
-        """Mail that reports what has happened: never refused."""
+    def post(self, key: str, mail: Any) -> None:
+        """Mail that reports what has happened: never refused. Any thread."""
         ref = self.live.get(key)
         if ref is None or not ref.signal(mail):
             self.supervisor.signal(Route(key, mail))
@@ -328,8 +328,7 @@ class SupervisorActor(PooledActor):
         self._inherit(lane, self._leftover(lane))
         lane.live_generation = message.live_generation
         self._ports.slots.give_back_all(lane.key, but=1 if message.live_generation else 0)
-        # What still stands in its mailbox is unhandled too: hear it again through us.
-        ref.stop_now()
+        ref.stop()  # after the mail that it still has, which it sends back to us
         self._fence(lane)
 
     def _bury(self, lane: _Lane) -> None:
