@@ -19,6 +19,18 @@ REPLY_BYTES_MAX: Final = 4 * 1024 * 1024
 REPLY_PARTS_MAX: Final = 40
 """Platform messages that one reply may become; the rest is cut with a note (one reply, not a flood)."""
 
+TOOL_RESULT_BYTES_MAX: Final = 512 * 1024
+"""JSON bytes of one tool result as it is recorded; a longer one is recorded cut, with a note that says so."""
+
+STEP_CALLS_MAX: Final = 64
+"""Tool calls of one step: bounds its commit and the threads that it may start."""
+
+DETAIL_CHARS_MAX: Final = 2000
+"""What is kept of an error's text, or of a reply that broke off, in a turn's end."""
+
+SPEAKER_CHARS_MAX: Final = 64
+"""A sender's name in a prefix; longer names are cut with an ellipsis."""
+
 COMMIT_MESSAGES_MAX: Final = 256
 """Messages that one lane commit may decide: bounds the time until its first message is durable."""
 
@@ -46,5 +58,21 @@ INTERRUPTIONS_MAX: Final = 3
 COMMIT_RETRY_MS: Final = (50, 200, 1_000, 5_000)
 """Waits before a refused kept message is decided again, or an unknown commit is offered again."""
 
+STORE_COMMIT_BYTES_MAX: Final = 16 * 1024 * 1024
+"""Encoded events of one commit; beyond it the store refuses (four of the largest replies)."""
+
+STORE_GROUP_BYTES_MAX: Final = 64 * 1024 * 1024
+"""Encoded events after which the store writes what it has of a group: bounds memory and the WAL."""
+
+STORE_LOGS_CACHED_MAX: Final = 65_536
+"""Logs whose head and binding the writer keeps in memory (about 300 bytes each); others are looked up."""
+
+STORE_NAME_CHARS_MAX: Final = 16 * 1024
+"""A log id, commit id or unique key; a lane's key holds several platform ids."""
+
+assert STORE_COMMIT_BYTES_MAX <= STORE_GROUP_BYTES_MAX
+assert REPLY_BYTES_MAX < STORE_COMMIT_BYTES_MAX
+assert STORE_NAME_CHARS_MAX >= 3 * ID_CHARS_MAX
 assert TEXT_BYTES_MAX < COMMIT_BYTES_MAX < STASH_BYTES_MAX
 assert COMMIT_MESSAGES_MAX <= STASH_MESSAGES_MAX <= WAITING_MAX
+assert TOOL_RESULT_BYTES_MAX < COMMIT_BYTES_MAX

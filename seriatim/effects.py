@@ -1,0 +1,159 @@
+"""What may leave a lane once the commit that explains it is durable, and what never leaves the process.
+
+The gate hands out each of the first group together with the permit of its commit (DESIGN §1, law 2).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import attrs
+
+from seriatim.events import Data, LogId
+from seriatim.model import Target
+
+if TYPE_CHECKING:
+    from attrs import frozen as value
+else:
+    value = attrs.define
+
+
+@value
+class Permit:
+    """Proof that a commit is durable; minted by the Gate alone."""
+
+    commit: str
+    lane: LogId
+    incarnation: int
+
+
+@value
+class Ack:
+    """The message is durable: tell its sender. ``outcome``: accepted or merged (the intent at accept)."""
+
+    id: str
+    outcome: Literal["accepted", "merged"]
+    session: str
+    position: int
+
+
+@value
+class Nack:
+    """The message was not accepted; ``reason`` is typed and told. Needs no permit: nothing happened."""
+
+    id: str
+    reason: str
+
+
+@value
+class AckDuplicate:
+    """The message was accepted before, durably: ack this delivery of it, do nothing else."""
+
+    id: str
+
+
+@value
+class Finished:
+    """A message has its terminal outcome; ``text`` is the reply that answers it, None for silence."""
+
+    id: str
+    outcome: Literal["answered", "merged", "dropped"]
+    text: str | None
+    reason: str
+
+
+@value
+class RunTurn:
+    """Run the agent for ``claims`` (the accepted events' data, with their times)."""
+
+    session: str
+    number: int
+    generation: int
+    attempt: int
+    claims: tuple[tuple[Data, int], ...]
+    boundary: Literal["none", "fresh", "suspended"]
+    had_activity: bool
+    resumed_from: int | None
+
+
+@value
+class CancelTurn:
+    """Stop the agent of ``generation``; its results are late from now on."""
+
+    generation: int
+    why: str
+
+
+@value
+class ReleaseCalls:
+    """The calls are recorded: they may run."""
+
+    generation: int
+    calls: tuple[str, ...]
+
+
+@value
+class Proceed:
+    """The calls' results are durable: the agent may go on."""
+
+    generation: int
+    calls: tuple[str, ...]
+
+
+@value
+class Deliver:
+    """A reply is owed: take it up. ``sends`` lists the parts that are already recorded as attempted now.
+
+    ``settled``: parts that need nothing more.
+    """
+
+    delivery: str
+    parts: tuple[str, ...]
+    target: Target
+    due: tuple[int, ...]
+    first_attempt_recorded: bool
+    since: int
+
+
+@value
+class SendPart:
+    """The attempt is recorded: send the part now. ``marked``: an earlier attempt may have arrived."""
+
+    delivery: str
+    part: int
+    attempt: int
+    marked: bool
+
+
+@value
+class DropDelivery:
+    """The delivery is over or not to be sent: forget it."""
+
+    delivery: str
+
+
+@value
+class WantSlot:
+    """Ask for a turn slot. Internal: leaves nothing."""
+
+
+@value
+class ReturnSlot:
+    """The turn that held a slot is over. Internal."""
+
+
+Effect = (
+    Ack
+    | Nack
+    | AckDuplicate
+    | Finished
+    | RunTurn
+    | CancelTurn
+    | ReleaseCalls
+    | Proceed
+    | Deliver
+    | SendPart
+    | DropDelivery
+    | WantSlot
+    | ReturnSlot
+)

@@ -1,0 +1,312 @@
+"""The Gate: waiting for a commit (DESIGN §§1-3).
+
+One gate per lane incarnation, at most one commit in flight. While it is, mail waits in the stash; what a
+commit explains leaves only when the commit is durable. Driven by the lane's actor, on its thread.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from attrs import Factory, define, evolve
+
+from seriatim.batch import Batch, Now, Rules
+from seriatim.commits import Commit, Durable, Outcome, Refused, Unknown
+from seriatim.decide import decide
+from seriatim.effects import AckDuplicate, Effect, Nack, Permit
+from seriatim.errors import (
+    BindingMismatchError,
+    CommitTooLargeError,
+    HeadMismatchError,
+    KeysTakenError,
+    OwnershipLostError,
+)
+from seriatim.events import lane_log
+from seriatim.lane import LaneState
+from seriatim.limits import (
+    COMMIT_BYTES_MAX,
+    COMMIT_MESSAGES_MAX,
+    COMMIT_RETRY_MS,
+    COMMIT_SESSIONS_MAX,
+    STASH_BYTES_MAX,
+    STASH_MESSAGES_MAX,
+)
+from seriatim.mail import LAZY, Inbound, Mail
+from seriatim.turn import TurnEnded
+
+LAZY_WINDOW_MS = 200
+
+
+@define
+class Out:
+    """What the shell has to do after a step of the gate, in this order.
+
+    ``effects``: may leave now, in order, with their permits. ``internal``: leave nothing, need no permit.
+    ``slots_back``: turn slots taken for turns that didn't start. ``commit``: offer it to the writer.
+    ``wake_at``: call ``tick`` then (epoch ms), None when nothing waits for time. ``stale``: the logs are
+    not what the gate believed: the incarnation must end and its successor fold them again. ``lost``: a newer
+    owner has taken over. ``failed``: a kept message that raises; the incarnation must end.
+    """
+
+    effects: list[tuple[Permit, Effect]] = Factory(list)
+    internal: list[Effect] = Factory(list)
+    slots_back: int = 0
+    commit: Commit | None = None
+    wake_at: int | None = None
+    stale: bool = False
+    lost: bool = False
+    failed: BaseException | None = None
+
+
+class Gate:
+    """Stages what mail makes true, offers it as commits, and releases effects when they are durable.
+
+    ``durable`` is the fold of the logs whenever nothing is in flight. Nobody outside reads the staged state.
+    """
+
+    def __init__(self, incarnation: int, state: LaneState, rules: Rules, commit_id: Callable[[], str]) -> None:
+        self.durable = state
+        self.rules = rules
+        self.incarnation = incarnation
+        self.lane = lane_log(state.key)
+        self._commit_id = commit_id
+        self._last_durable = "fold"
+        self._batch: Batch | None = None
+        self._mail: list[Mail] = []
+        self._in_flight: Commit | None = None
+        self._stash: deque[Mail] = deque()
+        self._stash_bytes = 0
+        self._lazy: list[Mail] = []
+        self._lazy_at: int | None = None
+        self._kept: list[Mail] = []
+        self._retry_at: int | None = None
+        self._refusals = 0
+        self._alone = 0
+
+    # --- the three doors -------------------------------------------------------------------------------
+
+    def offer(self, message: Mail, now: Now) -> Out:
+        """Take one message in. Never raises for what a message holds."""
+        kind = type(message)
+        out = Out()
+        if kind in LAZY:
+            self._lazy.append(message)
+            if self._lazy_at is None:
+                self._lazy_at = now.time + LAZY_WINDOW_MS
+        elif kind is Inbound and self._in_flight is not None and not self._has_room(message):
+            out.internal.append(Nack(message.id, "lane_busy"))  # type: ignore[union-attr]
+        else:
+            self._stash.append(message)
+            self._stash_bytes += _size(message)
+            if self._in_flight is None:
+                self._advance(now, out)
+        out.wake_at = self._wake_at()
+        return out
+
+    def settled(self, outcome: Outcome, now: Now) -> Out:
+        """Take the writer's answer to the commit in flight; others are answers to a dead incarnation."""
+        out = Out()
+        commit, batch = self._in_flight, self._batch
+        if commit is None or batch is None or outcome.commit != commit.id:
+            return out
+        if type(outcome) is Durable:
+            self._in_flight = self._batch = None
+            self._refusals = 0
+            self._last_durable = commit.id
+            self._release(batch, commit.id, out)
+            self._advance(now, out)
+        elif type(outcome) is Unknown:
+            # Staged state and effects stay; the same commit is offered again and finds itself, or is written.
+            self._back_off(now)
+        else:
+            assert type(outcome) is Refused
+            self._in_flight = self._batch = None
+            out.slots_back += batch.slots_taken
+            self._refused(outcome, now, out)
+        out.wake_at = self._wake_at()
+        return out
+
+    def tick(self, now: Now) -> Out:
+        """Time has come for what ``wake_at`` named; harmless at any time."""
+        out = Out()
+        if self._in_flight is not None:
+            if self._retry_at is not None and now.time >= self._retry_at:
+                self._retry_at = None
+                out.commit = self._in_flight
+        else:
+            self._advance(now, out)
+        out.wake_at = self._wake_at()
+        return out
+
+    def flush(self, now: Now) -> Out:
+        """Make lazy mail durable now (before a passivation, a stop)."""
+        if self._lazy_at is not None:
+            self._lazy_at = now.time
+        return self.tick(now)
+
+    def quiescent(self) -> bool:
+        """Whether nothing is in flight, stashed, lazy or kept: ``durable`` is all there is."""
+        return not (self._in_flight or self._stash or self._lazy or self._kept)
+
+    def leftover(self) -> list[Mail]:
+        """Inbound mail that a dying incarnation has not decided durably, for its successor."""
+        return [m for m in (*self._mail, *self._kept, *self._stash) if type(m) is Inbound]
+
+    # --- batches ---------------------------------------------------------------------------------------
+
+    def _advance(self, now: Now, out: Out) -> None:
+        """Decide what waits into the next commit, until one is in flight or nothing waits."""
+        while self._in_flight is None and out.failed is None and self._due(now):
+            mail = self._gather(now)
+            batch, mail = self._decide(mail, now, out)
+            if batch is None:
+                continue
+            if batch.empty:
+                # Nothing new to make durable: what it wants done is explained by what already is.
+                self._release(batch, self._last_durable, out)
+                continue
+            self._batch, self._mail = batch, mail
+            self._in_flight = out.commit = batch.close(self._commit_id(), self.lane, self.incarnation)
+
+    def _due(self, now: Now) -> bool:
+        if self._stash:
+            return True
+        if self._kept and (self._retry_at is None or now.time >= self._retry_at):
+            return True
+        return self._lazy_at is not None and now.time >= self._lazy_at
+
+    def _gather(self, now: Now) -> list[Mail]:
+        """The mail of the next commit: kept mail that is due, lazy mail, then the stash up to the bounds."""
+        mail: list[Mail] = []
+        if self._kept and (self._retry_at is None or now.time >= self._retry_at):
+            mail, self._kept, self._retry_at = self._kept, [], None
+        if self._lazy:
+            mail.extend(self._lazy)
+            self._lazy, self._lazy_at = [], None
+        size = 0
+        stash = self._stash
+        count_max = COMMIT_MESSAGES_MAX
+        if self._alone:
+            count_max, self._alone = 1, self._alone - 1
+        while stash and len(mail) < count_max:
+            more = _size(stash[0])
+            if size + more > COMMIT_BYTES_MAX and mail:
+                break
+            size += more
+            mail.append(stash.popleft())
+        self._stash_bytes -= size
+        return mail
+
+    def _decide(self, mail: list[Mail], now: Now, out: Out) -> tuple[Batch | None, list[Mail]]:
+        """Decide ``mail`` on one fork; what does not fit goes back, what raises is taken out."""
+        while mail:
+            batch = Batch(self.durable.fork(), self.rules, now)
+            for index, message in enumerate(mail):
+                try:
+                    decide(batch, message)
+                except Exception as error:
+                    # The fork is spoilt: redo the batch without the message.
+                    out.slots_back += batch.slots_taken
+                    mail = mail[:index] + mail[index + 1 :]
+                    if type(message) is Inbound:
+                        out.internal.append(Nack(message.id, f"error: {type(error).__name__}"))
+                    else:
+                        out.failed = error
+                    break
+                if len(batch.sessions) > COMMIT_SESSIONS_MAX:
+                    out.slots_back += batch.slots_taken
+                    self._put_back(mail[index:])
+                    mail = mail[:index]
+                    break
+            else:
+                return batch, mail
+        return None, mail
+
+    def _release(self, batch: Batch, commit_id: str, out: Out) -> None:
+        self.durable = batch.state
+        self._mail = []
+        if batch.after:
+            permit = Permit(commit_id, self.lane, self.incarnation)
+            out.effects.extend([(permit, effect) for effect in batch.after])
+        out.internal.extend(batch.internal)
+
+    # --- refusals --------------------------------------------------------------------------------------
+
+    def _refused(self, outcome: Refused, now: Now, out: Out) -> None:
+        mail, self._mail = self._mail, []
+        error = outcome.error
+        if isinstance(error, KeysTakenError):
+            found = set(outcome.keys_found)
+            again = []
+            for message in mail:
+                if type(message) is Inbound and message.key in found:
+                    out.internal.append(AckDuplicate(message.id))
+                else:
+                    again.append(message)
+            self._put_back(again)
+        elif isinstance(error, (HeadMismatchError, BindingMismatchError)):
+            self._mail = mail
+            out.stale = True
+            return
+        elif isinstance(error, OwnershipLostError):
+            self._mail = mail
+            out.lost = True
+            return
+        elif isinstance(error, CommitTooLargeError):
+            self._too_large(mail, out)
+        else:
+            self._unavailable(mail, now, out)
+        self._advance(now, out)
+
+    def _too_large(self, mail: list[Mail], out: Out) -> None:
+        """Repeating can't help: decide the messages one by one; one that is too large alone is shrunk."""
+        if len(mail) > 1:
+            self._alone = len(mail)
+            self._put_back(mail)
+            return
+        message = mail[0]
+        if type(message) is Inbound:
+            out.internal.append(Nack(message.id, "too_large"))
+        elif type(message) is TurnEnded and message.text is not None:
+            self._put_back([evolve(message, reason="failed", text=None, detail="the reply was too large")])
+        else:
+            out.failed = CommitTooLargeError(f"{type(message).__name__} can't be made durable")
+
+    def _unavailable(self, mail: list[Mail], now: Now, out: Out) -> None:
+        """Tell senders no; decide what has happened anyway again later; go on with the stash at once."""
+        for message in mail:
+            if type(message) is Inbound:
+                out.internal.append(Nack(message.id, "storage_unavailable"))
+            else:
+                self._kept.append(message)
+        if self._kept:
+            self._back_off(now)
+
+    def _put_back(self, mail: list[Mail]) -> None:
+        self._stash.extendleft(reversed(mail))
+        self._stash_bytes += sum(map(_size, mail))
+
+    def _back_off(self, now: Now) -> None:
+        self._retry_at = now.time + COMMIT_RETRY_MS[min(self._refusals, len(COMMIT_RETRY_MS) - 1)]
+        self._refusals += 1
+
+    # --- bounds and time -------------------------------------------------------------------------------
+
+    def _has_room(self, message: Mail) -> bool:
+        return len(self._stash) < STASH_MESSAGES_MAX and self._stash_bytes + _size(message) <= STASH_BYTES_MAX
+
+    def _wake_at(self) -> int | None:
+        if self._in_flight is not None:
+            return self._retry_at
+        if self._lazy_at is None:
+            return self._retry_at
+        return self._lazy_at if self._retry_at is None else min(self._lazy_at, self._retry_at)
+
+
+def _size(message: Mail) -> int:
+    if type(message) is Inbound:
+        return message.size
+    if type(message) is TurnEnded:
+        return len(message.text or "")
+    return 0

@@ -1,0 +1,136 @@
+"""Session keys: which conversation lane a message belongs to (gateway seed §§4-5, DESIGN §7).
+
+Two forms. ``text`` is the seed's, byte for byte for every row of its tables, with ``:`` and ``%`` escaped
+inside parts. ``canonical`` names each part in its place, so that no two different identities share it,
+and is what lanes are stored under.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from attrs import frozen
+
+from seriatim.errors import InvalidInputError
+from seriatim.model import SessionSource
+
+_TEXT_HEAD = "agent:main"
+_CANONICAL_HEAD = "lane"
+
+
+class KeySettings(Protocol):
+    """The two settings that decide who shares a lane; GatewayConfig has them."""
+
+    @property
+    def group_sessions_per_user(self) -> bool:
+        """Groups and channels: one lane per participant."""
+
+    @property
+    def thread_sessions_per_user(self) -> bool:
+        """Threads: one lane per participant."""
+
+
+def is_shared_multi_user_session(
+    source: SessionSource, *, group_sessions_per_user: bool, thread_sessions_per_user: bool
+) -> bool:
+    """Whether several people share the lane (gateway seed §5)."""
+    if source.chat_type == "dm":
+        return False
+    if source.thread_id:
+        return not thread_sessions_per_user
+    return not group_sessions_per_user
+
+
+def build_session_key(source: SessionSource, group_sessions_per_user: bool, thread_sessions_per_user: bool) -> str:
+    """The seed's text form of the lane's key (gateway seed §4). Both settings are needed, on purpose."""
+    return _key(source, "", group_sessions_per_user, thread_sessions_per_user).text
+
+
+def parse_session_key(text: str) -> SessionKey:
+    """The key that a canonical form names.
+
+    The seed's text form is ambiguous by design and is looked up among known lanes instead. Raises
+    InvalidInputError for anything else.
+    """
+    head, *parts = text.split(":")
+    if head != _CANONICAL_HEAD or len(parts) != 7:
+        raise InvalidInputError("session_key", "not a canonical lane key")
+    platform, chat_type, scope, account, chat_id, thread_id, participant = map(_unescape, parts)
+    shared = chat_type != "dm" and not participant
+    return SessionKey(platform, chat_type, scope, account, chat_id, thread_id, participant, shared)
+
+
+@frozen
+class SessionKey:
+    """The structured identity of a lane. Empty parts are "". ``shared``: several people write in it."""
+
+    platform: str
+    chat_type: str
+    scope: str
+    account: str
+    chat_id: str
+    thread_id: str
+    participant: str
+    shared: bool
+
+    @classmethod
+    def from_source(cls, source: SessionSource, config: KeySettings, account: str = "") -> SessionKey:
+        """The lane of a message from ``source`` that the bot account ``account`` received."""
+        return _key(source, account, config.group_sessions_per_user, config.thread_sessions_per_user)
+
+    @property
+    def text(self) -> str:
+        """The seed's form: empty parts left out, scope and account not shown."""
+        if self.chat_type == "dm":
+            tail = (self.chat_id or self.participant, self.thread_id)
+        else:
+            tail = (self.chat_id, self.thread_id, self.participant)
+        parts = (self.platform, self.chat_type, *(part for part in tail if part))
+        return ":".join((_TEXT_HEAD, *map(_escape, parts)))
+
+    @property
+    def canonical(self) -> str:
+        """The injective form; ``parse_session_key`` is its inverse."""
+        parts = (
+            self.platform,
+            self.chat_type,
+            self.scope,
+            self.account,
+            self.chat_id,
+            self.thread_id,
+            self.participant,
+        )
+        return ":".join((_CANONICAL_HEAD, *map(_escape, parts)))
+
+
+def _key(source: SessionSource, account: str, group_per_user: bool, thread_per_user: bool) -> SessionKey:
+    thread = source.thread_id or ""
+    author = source.user_id_alt or source.user_id or ""
+    shared = is_shared_multi_user_session(
+        source, group_sessions_per_user=group_per_user, thread_sessions_per_user=thread_per_user
+    )
+    if source.chat_type == "dm":
+        participant = "" if source.chat_id else author
+    else:
+        participant = "" if shared else author
+        shared = shared or not author
+    return SessionKey(
+        platform=source.platform.name,
+        chat_type=source.chat_type,
+        scope=source.guild_id or "",
+        account=account,
+        chat_id=source.chat_id,
+        thread_id=thread,
+        participant=participant,
+        shared=shared,
+    )
+
+
+def _escape(part: str) -> str:
+    if ":" not in part and "%" not in part:
+        return part
+    return part.replace("%", "%25").replace(":", "%3A")
+
+
+def _unescape(part: str) -> str:
+    return part.replace("%3A", ":").replace("%25", "%")

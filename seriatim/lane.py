@@ -1,0 +1,461 @@
+"""A lane's state: the fold of its lane log and of the session log bound to it (DESIGN §§3, 5, 7).
+
+``evolve`` is the only way in which state changes, live and in replay. Lane events change only the lane
+part, session events only ``session``; the lane part never reads ``session``, so the fold does not depend on
+how the two logs interleave. ``route/bound`` replaces the session part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import attrs
+
+from seriatim.commits import Hot
+from seriatim.errors import FormatUnsupportedError
+from seriatim.events import Data, Event, LogId, lane_log, session_log
+from seriatim.model import Target
+from seriatim.queueing import Entry, entry_of, join_target
+
+if TYPE_CHECKING:
+    from attrs import frozen as value
+else:
+    value = attrs.define
+
+Boundary = Literal["none", "fresh", "suspended"]
+
+
+@value
+class Waiting:
+    """An accepted message without its terminal outcome: the accepted event's data, seq and time (ms)."""
+
+    data: Data
+    seq: int
+    time: int
+
+
+@value
+class Running:
+    """The open turn, as the lane log tells it. ``ids``: its claims; ``since``: epoch ms of the claim."""
+
+    ids: tuple[str, ...]
+    kind: str
+    session: str
+    turn: int
+    generation: int
+    attempt: int
+    since: int
+
+
+@value
+class PartState:
+    """One part of an owed reply.
+
+    ``attempts``: recorded by events of their own; ``failures``: those that surely did not arrive;
+    ``first``: an attempt was recorded with the debt itself; ``done``: settled or abandoned.
+    """
+
+    attempts: int = 0
+    failures: int = 0
+    first: bool = False
+    done: bool = False
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether an earlier attempt may have arrived. Doubt sticks: only its own failure clears an attempt."""
+        return self.attempts + self.first > self.failures
+
+
+@value
+class Owed:
+    """A reply that must be delivered. ``since``: epoch ms; ``turn``: 0 when no turn made it."""
+
+    id: str
+    texts: tuple[str, ...]
+    target: Target
+    states: tuple[PartState, ...]
+    since: int
+    turn: int
+
+
+@attrs.define
+class OpenTurn:
+    """The session log's open turn: its step (0 between steps) and the calls without a result.
+
+    ``calls`` maps a call id to whether it was recorded (True) or only requested (False).
+    """
+
+    number: int
+    step: int = 0
+    calls: dict[str, bool] = attrs.Factory(dict)
+
+
+@attrs.define
+class SessionPart:
+    """What the rules need of a session log: its head, last turn's number, and the open turn."""
+
+    id: str
+    head: int = 0
+    turns: int = 0
+    open: OpenTurn | None = None
+    ended: int = 0
+
+    def fork(self) -> SessionPart:
+        """A private copy."""
+        turn = self.open
+        copied = OpenTurn(turn.number, turn.step, dict(turn.calls)) if turn is not None else None
+        return SessionPart(self.id, self.head, self.turns, copied, self.ended)
+
+
+@attrs.define
+class LaneState:
+    """Everything a lane's rules decide from. Changed only by ``evolve`` (or on a batch's private fork).
+
+    ``head``: events in the lane log. ``queue``: the slot, then the overflow. ``interrupted``: a turn that
+    ended without an outcome; its claims run again. ``interruptions``: in a row. ``suspended_at``: seq of the
+    suspension, -1 when it holds for everything, None without one. ``boundary``, ``had_activity``: one-shot
+    facts for the next turn. ``phase`` and ``since`` (epoch ms) make a stuck lane visible.
+    """
+
+    key: str
+    head: int = 0
+    bound: str | None = None
+    generation: int = 0
+    running: Running | None = None
+    interrupted: Running | None = None
+    interruptions: int = 0
+    waiting: dict[str, Waiting] = attrs.Factory(dict)
+    queue: list[Entry] = attrs.Factory(list)
+    owed: dict[str, Owed] = attrs.Factory(dict)
+    suspended_at: int | None = None
+    resume_reason: str | None = None
+    resume_marked_at: int = 0
+    boundary: Boundary = "none"
+    had_activity: bool = False
+    accepted: int = 0
+    answered: int = 0
+    merged: int = 0
+    dropped: int = 0
+    phase: str = "idle"
+    since: int = 0
+    session: SessionPart | None = None
+
+    def fork(self) -> LaneState:
+        """A private copy; what it shares with this one is immutable."""
+        twin = LaneState(
+            self.key,
+            self.head,
+            self.bound,
+            self.generation,
+            self.running,
+            self.interrupted,
+            self.interruptions,
+            self.waiting.copy(),
+            self.queue.copy(),
+            self.owed.copy(),
+            self.suspended_at,
+            self.resume_reason,
+            self.resume_marked_at,
+            self.boundary,
+            self.had_activity,
+            self.accepted,
+            self.answered,
+            self.merged,
+            self.dropped,
+            self.phase,
+            self.since,
+        )
+        if self.session is not None:
+            twin.session = self.session.fork()
+        return twin
+
+
+def evolve(state: LaneState, log: LogId, event: Event) -> LaneState:
+    """The state after one more event of ``log``; total over known types, ``state`` is left as it was.
+
+    Raises FormatUnsupportedError for a type that this version doesn't know and that isn't ignorable.
+    """
+    twin = state.fork()
+    if log == lane_log(state.key):
+        apply_lane(twin, event)
+    elif twin.session is not None and log == session_log(twin.session.id):
+        apply_session(twin.session, event)
+    return twin
+
+
+def fold(key: str, lane_events: Iterable[Event], session_events: Callable[[str], Iterable[Event]]) -> LaneState:
+    """The state that the logs tell; ``session_events`` gives the events of the session that is bound last."""
+    state = LaneState(key)
+    for event in lane_events:
+        apply_lane(state, event)
+    if state.bound is not None:
+        state.session = SessionPart(state.bound)
+        for event in session_events(state.bound):
+            apply_session(state.session, event)
+    return state
+
+
+def hot(state: LaneState) -> Hot:
+    """The lane's row in the boot index."""
+    return Hot(
+        1 if state.running is not None else 0,
+        len(state.waiting),
+        len(state.owed),
+        state.phase,
+        state.since,
+        state.accepted,
+        state.answered,
+        state.merged,
+        state.dropped,
+    )
+
+
+def apply_lane(state: LaneState, event: Event) -> None:
+    """Change ``state`` in place by one lane event."""
+    rule = _LANE_RULES.get(event.type)
+    if rule is not None:
+        rule(state, event.data, event)
+    elif not event.ignorable:
+        raise FormatUnsupportedError(lane_log(state.key), "upgrade", f"unknown event type {event.type!r}")
+    state.head = event.seq + 1
+    phase = _phase(state)
+    if phase != state.phase:
+        state.phase = phase
+        state.since = event.time
+
+
+def apply_session(part: SessionPart, event: Event) -> None:
+    """Change ``part`` in place by one session event."""
+    rule = _SESSION_RULES.get(event.type)
+    if rule is not None:
+        rule(part, event.data)
+    elif not event.ignorable:
+        raise FormatUnsupportedError(session_log(part.id), "upgrade", f"unknown event type {event.type!r}")
+    part.head = event.seq + 1
+
+
+def _phase(state: LaneState) -> str:
+    if state.running is not None:
+        return "running"
+    if state.queue:
+        return "waiting"
+    if state.interrupted is not None:
+        return "interrupted"
+    return "delivering" if state.owed else "idle"
+
+
+# --- lane events ---------------------------------------------------------------------------------------
+
+
+def _accepted(state: LaneState, data: Data, event: Event) -> None:
+    state.accepted += 1
+    state.waiting[data["id"]] = Waiting(data, event.seq, event.time)
+    place = data["place"]
+    if place == "none":
+        return
+    entry = entry_of(data)
+    if place == "slot":
+        state.queue.insert(0, entry)
+    elif place == "tail":
+        state.queue.append(entry)
+    else:
+        at = join_target(state.queue, entry)
+        held = state.queue[at]
+        state.queue[at] = Entry(held.kind, held.ids + entry.ids, held.auth)
+
+
+def _claimed(state: LaneState, data: Data, event: Event) -> None:
+    ids = tuple(data["ids"])
+    state.generation = data["generation"]
+    state.running = Running(
+        ids, data["kind"], data["session"], data["turn"], data["generation"], data["attempt"], event.time
+    )
+    if state.interrupted is not None and state.interrupted.ids[0] in ids:
+        state.interrupted = None
+    if state.queue and state.queue[0].ids[0] in ids:
+        del state.queue[0]
+    state.boundary = "none"
+    state.had_activity = False
+
+
+def _answered(state: LaneState, data: Data, event: Event) -> None:
+    if state.waiting.pop(data["id"], None) is not None:
+        state.answered += 1
+    running = state.running
+    if running is not None and data["id"] == running.ids[0]:
+        state.running = None
+        state.interruptions = 0
+
+
+def _merged(state: LaneState, data: Data, event: Event) -> None:
+    for inbox_id in data["ids"]:
+        if state.waiting.pop(inbox_id, None) is not None:
+            state.merged += 1
+
+
+def _dropped(state: LaneState, data: Data, event: Event) -> None:
+    gone = set(data["ids"])
+    for inbox_id in data["ids"]:
+        if state.waiting.pop(inbox_id, None) is not None:
+            state.dropped += 1
+    state.queue = [
+        Entry(entry.kind, kept, entry.auth)
+        for entry in state.queue
+        if (kept := tuple(inbox_id for inbox_id in entry.ids if inbox_id not in gone))
+    ]
+    if state.interrupted is not None and gone.issuperset(state.interrupted.ids):
+        state.interrupted = None
+
+
+def _interrupted(state: LaneState, data: Data, event: Event) -> None:
+    state.interrupted = state.running
+    state.running = None
+    state.interruptions += 1
+
+
+def _owed(state: LaneState, data: Data, event: Event) -> None:
+    texts = tuple(data["parts"])
+    state.owed[data["id"]] = Owed(
+        data["id"],
+        texts,
+        Target.from_data(data["to"]),
+        (PartState(first=data.get("attempt", 0) == 1),) * len(texts),
+        event.time,
+        data.get("turn", 0),
+    )
+
+
+def _attempt(state: LaneState, data: Data, event: Event) -> None:
+    _change_part(state, data, lambda part: attrs.evolve(part, attempts=part.attempts + 1))
+
+
+def _failed(state: LaneState, data: Data, event: Event) -> None:
+    _change_part(state, data, lambda part: attrs.evolve(part, failures=part.failures + 1))
+
+
+def _settled(state: LaneState, data: Data, event: Event) -> None:
+    owed = state.owed.get(data["id"])
+    if owed is not None and len(owed.states) == 1:
+        del state.owed[owed.id]  # the common case: a reply of one part
+    else:
+        _change_part(state, data, lambda part: attrs.evolve(part, done=True))
+
+
+def _change_part(state: LaneState, data: Data, change: Callable[[PartState], PartState]) -> None:
+    owed = state.owed.get(data["id"])
+    if owed is None:
+        return
+    states = list(owed.states)
+    states[data["part"]] = change(states[data["part"]])
+    if all(part.done for part in states):
+        del state.owed[owed.id]
+    else:
+        state.owed[owed.id] = Owed(owed.id, owed.texts, owed.target, tuple(states), owed.since, owed.turn)
+
+
+def _bound(state: LaneState, data: Data, event: Event) -> None:
+    state.bound = data["session"]
+    state.session = SessionPart(data["session"])
+    state.boundary = data.get("boundary", "none")
+    state.had_activity = data.get("hadActivity", False)
+    state.suspended_at = None
+    state.resume_reason = None
+
+
+def _suspended(state: LaneState, data: Data, event: Event) -> None:
+    if data["reason"] == "interrupted":
+        state.suspended_at = -1
+        state.interruptions = 0
+    else:
+        state.suspended_at = event.seq
+
+
+def _marked(state: LaneState, data: Data, event: Event) -> None:
+    state.resume_reason = data["reason"]
+    state.resume_marked_at = event.time
+
+
+def _cleared(state: LaneState, data: Data, event: Event) -> None:
+    state.resume_reason = None
+
+
+def _nothing(state: Any, data: Data, event: Event | None = None) -> None:
+    """The event is told for people and other readers; no rule depends on it."""
+
+
+LaneRule = Callable[[LaneState, Data, Event], None]
+_LANE_RULES: Final[dict[str, LaneRule]] = {
+    "inbox/accepted": _accepted,
+    "inbox/claimed": _claimed,
+    "inbox/answered": _answered,
+    "inbox/merged": _merged,
+    "inbox/dropped": _dropped,
+    "inbox/interrupted": _interrupted,
+    "delivery/owed": _owed,
+    "delivery/none": _nothing,
+    "delivery/attempt": _attempt,
+    "delivery/failed": _failed,
+    "delivery/settled": _settled,
+    "delivery/abandoned": _settled,
+    "route/bound": _bound,
+    "route/suspended": _suspended,
+    "resume/marked": _marked,
+    "resume/cleared": _cleared,
+    "turn/late": _nothing,
+}
+
+
+# --- session events ------------------------------------------------------------------------------------
+
+
+def _turn_start(part: SessionPart, data: Data) -> None:
+    part.turns = data["turn"]
+    part.open = OpenTurn(data["turn"])
+
+
+def _step_start(part: SessionPart, data: Data) -> None:
+    if part.open is not None:
+        part.open.step = data["step"]
+
+
+def _step_end(part: SessionPart, data: Data) -> None:
+    if part.open is not None:
+        part.open.step = 0
+
+
+def _assistant_message(part: SessionPart, data: Data) -> None:
+    if part.open is not None:
+        for call in data.get("calls", ()):
+            part.open.calls[call["id"]] = False
+
+
+def _tool_call(part: SessionPart, data: Data) -> None:
+    if part.open is not None:
+        part.open.calls[data["id"]] = True
+
+
+def _tool_result(part: SessionPart, data: Data) -> None:
+    if part.open is not None:
+        part.open.calls.pop(data["id"], None)
+
+
+def _turn_end(part: SessionPart, data: Data) -> None:
+    part.open = None
+    part.ended += 1
+
+
+SessionRule = Callable[[SessionPart, Data], None]
+_SESSION_RULES: Final[dict[str, SessionRule]] = {
+    "turn/start": _turn_start,
+    "turn/end": _turn_end,
+    "step/start": _step_start,
+    "step/end": _step_end,
+    "user/message": _nothing,
+    "assistant/message": _assistant_message,
+    "tool/call": _tool_call,
+    "tool/result": _tool_result,
+}
+
+KNOWN_LANE_EVENT_TYPES: Final = frozenset(_LANE_RULES)
+KNOWN_SESSION_EVENT_TYPES: Final = frozenset(_SESSION_RULES)

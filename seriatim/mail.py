@@ -1,0 +1,120 @@
+"""What a lane's rules take in: one frozen value for each thing that can happen to a lane.
+
+Inbound messages are *refusable*: if their commit is refused, their sender is told no. All others are
+*kept*: what they report has happened and is decided again. *Lazy* ones may wait for the next commit.
+The runner's StepOffered, ToolFinished and TurnEnded (seriatim.turn) are kept messages too.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+from attrs import frozen
+
+from seriatim.model import MessageEvent
+from seriatim.turn import StepOffered, ToolFinished, TurnEnded
+
+if TYPE_CHECKING:
+    from attrs import frozen as value
+else:
+    value = attrs.define
+
+
+@value
+class Inbound:
+    """A message at the door. ``id``: its inbox id, fresh. ``key``: its unique key, or "" without one.
+
+    ``command``: the command's name when the text is one (without prefix), ``args`` what follows it.
+    ``size``: UTF-8 bytes of its text, for the stash's bound.
+    """
+
+    id: str
+    key: str
+    event: MessageEvent
+    size: int
+    command: str = ""
+    args: str = ""
+
+
+@frozen
+class Recover:
+    """The first message of an incarnation: close what a dead one left open, take up what is owed.
+
+    ``live_generation``: the turn that goes on running in this process (after a refold), else 0.
+    ``reason``: restart_interrupted, or what a drain recorded.
+    """
+
+    live_generation: int = 0
+    reason: str = "restart_interrupted"
+
+
+@frozen
+class SlotGranted:
+    """A turn slot for this lane; it is given back if no turn starts."""
+
+
+@frozen
+class AttemptWanted:
+    """From delivery: part ``part`` of ``delivery`` is about to be sent (again); record it first (T5)."""
+
+    delivery: str
+    part: int
+
+
+@frozen
+class PartSettled:
+    """From delivery: the platform has the part (T6, lazy)."""
+
+    delivery: str
+    part: int
+    message_id: str | None
+
+
+@frozen
+class PartFailed:
+    """From delivery: an attempt at the part surely did not arrive (lazy; stands before the next attempt)."""
+
+    delivery: str
+    part: int
+    reason: str
+
+
+@frozen
+class PartAbandoned:
+    """From delivery: the part will not be sent (refused for good, too old, too many doubtful attempts)."""
+
+    delivery: str
+    part: int
+    reason: str
+
+
+@frozen
+class DrainTimedOut:
+    """The gateway stops while the lane's turn runs on; the turn stays open for the next start."""
+
+    reason: str
+
+
+@frozen
+class Drain:
+    """The gateway is stopping: start no further turn."""
+
+
+Mail = (
+    Inbound
+    | Recover
+    | SlotGranted
+    | StepOffered
+    | ToolFinished
+    | TurnEnded
+    | AttemptWanted
+    | PartSettled
+    | PartFailed
+    | PartAbandoned
+    | DrainTimedOut
+    | Drain
+)
+
+LAZY = frozenset({PartSettled, PartFailed})
+REFUSABLE = frozenset({Inbound})

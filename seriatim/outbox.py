@@ -1,0 +1,93 @@
+"""Owed replies: cutting a text into platform messages, and the words of a marked repeat (DESIGN §6)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from attrs import frozen
+
+from seriatim.limits import REPLY_PARTS_MAX
+
+RECOVERED_NOTICE: Final = "Recovered reply (may be a repeat): "
+CUT_NOTE: Final = "… (cut: the reply was longer than this platform's messages allow)"
+_TEXT_MAX_LEAST: Final = 80
+
+
+@frozen
+class Channel:
+    """What the rules need to know about the way to a target, as of now.
+
+    ``up``: the adapter is there and connected. ``idempotent``: a repeated send does not post twice.
+    ``text_max`` (0: none) counts in ``unit``: "bytes", "codepoints" or "utf16". ``multiline``: one
+    message may hold line breaks.
+    """
+
+    up: bool = False
+    idempotent: bool = False
+    text_max: int = 0
+    unit: str = "codepoints"
+    multiline: bool = True
+
+
+def marked(text: str) -> str:
+    """The text as it is sent when an earlier attempt may have arrived."""
+    return RECOVERED_NOTICE + text
+
+
+def split(text: str, channel: Channel) -> tuple[str, ...]:
+    """Cut ``text`` into messages that the channel can carry, each with room for the recovery notice.
+
+    Prefers line breaks, then spaces; never cuts inside a character. Blank lines make no message of their
+    own. At most REPLY_PARTS_MAX parts; a note ends a text that was cut. Empty when there is nothing to say.
+    """
+    text = text.strip("\n") if channel.multiline else text
+    if not text.strip():
+        return ()
+    lines = [text] if channel.multiline else [line for line in text.splitlines() if line.strip()]
+    room = 0
+    if channel.text_max:
+        room = max(channel.text_max - _size(RECOVERED_NOTICE, channel.unit), _TEXT_MAX_LEAST)
+    parts: list[str] = []
+    for line in lines:
+        parts.extend(_cut(line, room, channel.unit) if room else (line,))
+        if len(parts) > REPLY_PARTS_MAX:
+            return (*parts[: REPLY_PARTS_MAX - 1], CUT_NOTE)
+    return tuple(parts)
+
+
+def _cut(line: str, room: int, unit: str) -> list[str]:
+    pieces: list[str] = []
+    while _size(line, unit) > room:
+        end = _fit(line, room, unit)
+        space = max(line.rfind("\n", 0, end), line.rfind(" ", 0, end))
+        if space > end // 2:
+            pieces.append(line[:space])
+            line = line[space + 1 :]
+        else:
+            pieces.append(line[:end])
+            line = line[end:]
+        if len(pieces) > REPLY_PARTS_MAX:
+            break
+    if line.strip():
+        pieces.append(line)
+    return pieces
+
+
+def _fit(line: str, room: int, unit: str) -> int:
+    """How many characters of ``line`` fit in ``room``."""
+    low, high = 1, min(len(line), room)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if _size(line[:middle], unit) <= room:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def _size(text: str, unit: str) -> int:
+    if unit == "bytes":
+        return len(text.encode("utf-8"))
+    if unit == "utf16":
+        return len(text.encode("utf-16-le")) // 2
+    return len(text)
