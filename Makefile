@@ -3,7 +3,7 @@
 
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
+PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq
 PYTHON ?=
 SUITABLE = import sys, ensurepip; sys.exit(sys.version_info < (3, 11))
 
