@@ -16,6 +16,9 @@ from pathlib import Path
 
 import pytest
 
+PACKAGES = {"ngircd": "ngircd", "inspircd": "inspircd"}
+"""Program -> Debian package."""
+
 START_S_MAX = 10.0
 
 _NGIRCD = """[Global]
@@ -66,11 +69,11 @@ _INSPIRCD = """<server name="irc.local" description="t" network="Local">
 class Server:
     """One server process; ``kill`` and ``start`` let a test take it away and bring it back on the same port."""
 
-    def __init__(self, program: str, arguments: list[str], port: int, log: Path) -> None:
+    def __init__(self, program: Path, arguments: list[str], port: int, log: Path) -> None:
         self.host = "127.0.0.1"
         self.port = port
         self.log = log
-        self._command = [program, *arguments]
+        self._command = [str(program), *arguments]
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -102,15 +105,19 @@ def free_port() -> int:
         return port
 
 
-def find_program(name: str) -> str:
-    """The path of a server program; skips, or fails where servers are required."""
-    path = shutil.which(name, path=os.environ.get("PATH", "") + ":/usr/sbin:/usr/local/sbin")
-    if path is None:
-        reason = f"{name} isn't installed (apt-get install {name})"
-        if os.environ.get("SERIATIM_REQUIRE_SERVERS") == "1":
-            pytest.fail(reason)
-        pytest.skip(reason)
-    return path
+def server_program(name: str) -> Path:
+    """Path of an installed server program; without it the calling test is skipped.
+
+    With ``SERIATIM_REQUIRE_SERVERS=1`` the test fails instead, so that CI can't pass by skipping.
+    """
+    path = os.environ.get("PATH", os.defpath)
+    found = shutil.which(name, path=f"{path}:/usr/sbin:/sbin")  # Debian keeps servers off a user's path
+    if found is not None:
+        return Path(found)
+    reason = f"{name} isn't installed (Debian package {PACKAGES[name]})"
+    if os.environ.get("SERIATIM_REQUIRE_SERVERS") == "1":
+        pytest.fail(f"{reason}, and SERIATIM_REQUIRE_SERVERS=1")
+    pytest.skip(reason)
 
 
 @contextmanager
@@ -125,7 +132,7 @@ def _running(server: Server) -> Iterator[Server]:
 @contextmanager
 def ngircd_server(folder: Path, *, password: str = "", ping_s: int = 120) -> Iterator[Server]:
     """ngIRCd, without IRCv3: no ids, no echo, CASEMAPPING=ascii; an over-long line ends the connection."""
-    program, port = find_program("ngircd"), free_port()
+    program, port = server_program("ngircd"), free_port()
     config = folder / "ngircd.conf"
     line = f"Password = {password}" if password else ""
     config.write_text(_NGIRCD.format(port=port, password=line, ping_s=ping_s, uid=os.getuid(), gid=os.getgid()))
@@ -143,7 +150,7 @@ def ngircd(folder: Path) -> Iterator[tuple[str, int]]:
 @contextmanager
 def inspircd_server(folder: Path) -> Iterator[Server]:
     """InspIRCd with message ids, server time and echo; CASEMAPPING=rfc1459; it takes about a second to register."""
-    program, port = find_program("inspircd"), free_port()
+    program, port = server_program("inspircd"), free_port()
     config = folder / "inspircd.conf"
     config.write_text(_INSPIRCD.format(port=port, run=folder))
     root = ["--runasroot"] if os.getuid() == 0 else []
