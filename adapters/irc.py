@@ -43,7 +43,7 @@ class IrcAdapter:
 
     def __init__(self, options: IrcOptions, *, rng: random.Random | None = None) -> None:
         self.options = options
-        self.account = options.account
+        self.account = options.account or f"{options.nick}@{options.host}"
         self.connections = 0
         self.malformed = 0
         self._rng = rng or random.Random()

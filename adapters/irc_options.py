@@ -2,85 +2,70 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+import re
+from typing import Final, Literal
 
-from attrs import Attribute, field, frozen
+import attrs
 
-from seriatim.errors import InvalidInputError
+from seriatim.errors import ConfigError
+from seriatim.settings import REQUIRED, Kind, choice, flag, number, setting, text, texts, whole
 
-CHANNEL_MARKS = ("#", "&", "+", "!")
+CHANNEL_MARKS: Final = ("#", "&", "+", "!")
 
-
-def _one_word(instance: object, attribute: Attribute[str], value: str) -> None:
-    del instance
-    if not value or not value.isprintable() or " " in value or value.startswith(":"):
-        raise InvalidInputError(attribute.name, f"one word is needed, not {value!r}")
-
-
-def _one_line(instance: object, attribute: Attribute[str], value: str) -> None:
-    del instance
-    if not value.isprintable():
-        raise InvalidInputError(attribute.name, "one printable line is needed")
+_WORD: Final = r"[^\s:\x00-\x1f][^\s\x00-\x1f]*"
+_LINE: Final = r"[^\x00-\x1f\x7f]*"
+_CHANNEL: Final = re.compile(r"[#&+!][^\s,\x00-\x1f]+( [^\s,\x00-\x1f]+)?")
 
 
-def _above_zero(instance: object, attribute: Attribute[Any], value: float) -> None:
-    del instance
-    if not value > 0:
-        raise InvalidInputError(attribute.name, f"a number above 0 is needed, not {value!r}")
+def _channels() -> Kind:
+    listed = texts()
+
+    def check(value: object) -> object:
+        names = listed.check(value)
+        if not isinstance(names, tuple) or not all(_CHANNEL.fullmatch(name) for name in names):
+            raise ValueError
+        return names
+
+    return Kind('a list of "#name" or "#name key"', check, listed.read)
 
 
-def _port(instance: object, attribute: Attribute[int], value: int) -> None:
-    del instance
-    if not 0 < value < 65536:
-        raise InvalidInputError(attribute.name, f"a port from 1 to 65535 is needed, not {value!r}")
-
-
-def _channels(instance: object, attribute: Attribute[tuple[str, ...]], value: tuple[str, ...]) -> None:
-    del instance
-    for entry in value:
-        name, _, key = entry.partition(" ")
-        if not name.startswith(CHANNEL_MARKS) or "," in entry or " " in key or not entry.isprintable():
-            raise InvalidInputError(attribute.name, f'"#name" or "#name key" is needed, not {entry!r}')
-
-
-@frozen
+@attrs.frozen(kw_only=True)
 class IrcOptions:
-    """One account on one IRC network.
+    """One account on one IRC network. Raises ConfigError, with the field's name, for what can't be."""
 
-    ``host``, ``port``, ``tls``: the server; the certificate is verified unless ``tls_verify`` is off.
-    ``nick``: the wanted nick; while it is taken, the bot uses it with underscores and tries to get it back.
-    ``password``: the server's (PASS). ``channels``: "#name" or "#name key". ``account``: names this account to
-    the runtime and in every key of its conversations, so it should outlive a change of nick; default nick@host.
-    ``addressed``: whether the bot takes every line of a channel ("always") or those that begin with its nick.
-    ``lines_per_s`` and ``burst``: outbound pace, messages per second once ``burst`` were sent at once.
-    ``reconnect_min_ms`` and ``reconnect_max_ms``: the wait before connecting again grows between them.
-    ``ping_timeout_s``: silence after which the connection counts as dead, and the bound of each handshake.
-    ``regain_s``: how often the wanted nick, or a channel that refused, is tried again.
-    """
-
-    host: str = field(validator=_one_word)
-    nick: str = field(validator=_one_word)
-    port: int = field(default=6697, validator=_port)
-    tls: bool = True
-    tls_verify: bool = True
-    password: str = field(default="", repr=False, validator=_one_line)
-    channels: tuple[str, ...] = field(default=(), converter=tuple, validator=_channels)
-    username: str = field(default="seriatim", validator=_one_word)
-    realname: str = field(default="Seriatim", validator=_one_line)
-    account: str = field(default="", validator=_one_line)
-    addressed: Literal["always", "mention"] = "mention"
-    lines_per_s: float = field(default=1.0, validator=_above_zero)
-    burst: int = field(default=5, validator=_above_zero)
-    reconnect_min_ms: int = field(default=1_000, validator=_above_zero)
-    reconnect_max_ms: int = field(default=60_000, validator=_above_zero)
-    ping_timeout_s: float = field(default=120.0, validator=_above_zero)
-    regain_s: float = field(default=30.0, validator=_above_zero)
+    host: str = setting(REQUIRED, text(matching=_WORD, says="one word"), doc="Name or address of the server.")
+    nick: str = setting(
+        REQUIRED, text(matching=_WORD, says="one word"), doc="Wanted nick; while it is taken, one with underscores."
+    )
+    port: int = setting(6697, whole(1, 65535), doc="TCP port.")
+    tls: bool = setting(True, flag(), doc="Whether to talk TLS.")
+    tls_verify: bool = setting(True, flag(), doc="Whether the server's certificate must be valid.")
+    password: str = setting("", text(matching=_LINE, says="one line", empty=True), doc="The server's.", secret=True)
+    channels: tuple[str, ...] = setting((), _channels(), doc="Where to be, and to come back after a kick.")
+    username: str = setting("seriatim", text(matching=_WORD, says="one word"), doc="Before the @ of our address.")
+    realname: str = setting("Seriatim", text(matching=_LINE, says="one line"), doc="Shown by /whois.")
+    account: str = setting(
+        "",
+        text(matching=_LINE, says="one line", empty=True),
+        doc="Names this account in every key of its conversations; nick@host if empty. It should outlive a new nick.",
+    )
+    addressed: Literal["always", "mention"] = setting(
+        "mention", choice("always", "mention"), doc='Lines of a channel taken: all, or those that begin with "nick:".'
+    )
+    lines_per_s: float = setting(1.0, number(above=0), doc="Messages a second, once the burst is spent.")
+    burst: int = setting(5, whole(1), doc="Messages sent at once before that pace holds.")
+    reconnect_min_ms: int = setting(1_000, whole(1), doc="Shortest wait before connecting again.")
+    reconnect_max_ms: int = setting(60_000, whole(1), doc="Longest; the wait doubles from failure to failure.")
+    ping_timeout_s: float = setting(
+        120.0, number(above=0), doc="Silence after which the connection counts as dead; also the longest handshake."
+    )
+    regain_s: float = setting(
+        30.0, number(above=0), doc="How often the wanted nick, or a channel that we are not in, is tried again."
+    )
 
     def __attrs_post_init__(self) -> None:
         if self.reconnect_min_ms > self.reconnect_max_ms:
-            raise InvalidInputError("reconnect_max_ms", "must not be smaller than reconnect_min_ms")
-        if not self.account:
-            object.__setattr__(self, "account", f"{self.nick}@{self.host}")
+            raise ConfigError("reconnect_max_ms", "must not be smaller than reconnect_min_ms")
 
     @property
     def nicks(self) -> tuple[str, ...]:
