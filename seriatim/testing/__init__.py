@@ -1,0 +1,1 @@
+"""What tests and simulations use in place of the world. Stands above all layers: nothing in the library imports it."""
