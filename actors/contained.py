@@ -3,7 +3,7 @@
 Each message that a sender got rid of without an error has one fate: handled, or in a Crash, or a counted dead letter.
 """
 
-# ruff: noqa: SLF001, BLE001  # Pykka's hooks have underscored partners; containment catches all there is
+# Pykka's hooks have underscored partners; containment catches all there is
 
 from __future__ import annotations
 
@@ -130,18 +130,16 @@ class ContainedMailbox(Mailbox):
         done.target = self
         if self.actor is None:
             done.set(False)
-        elif now:
-            self.room = CLOSED
-            if not self.ref.signal(Stop(done)):
-                done.set(False)
-        else:
-            self.room = CLOSED
-            self.fresh.append(Stop(done))
-            if self.idle.acquire(False):
-                try:
-                    self.wake()
-                except DispatcherClosedError:
-                    self.orphan(None)
+            return done
+        self.room = CLOSED
+        if now and self.urgent is NONE_OUT:
+            self.own_urgent()
+        (self.urgent if now else self.fresh).append(Stop(done))
+        if self.idle.acquire(False):
+            try:
+                self.wake()
+            except DispatcherClosedError:
+                self.orphan(None)
         return done
 
     def orphan(self, refused: Any) -> None:

@@ -165,9 +165,9 @@ COMPENSATION_MAX = 256  # extra workers while others block: a chain this long is
 class PoolDispatcher:
     """A few daemon threads that share one run queue: for actors that compute or block for a while.
 
-    More workers don't make Python code faster (one GIL); they are for handlers that release it. A mailbox that still has
-    mail after *envelopes_max* envelopes goes to the back of the queue: 8 to 16 cost no throughput, larger values cost
-    the others their latency. Threads start at the first use.
+    More workers don't make Python code faster (one GIL); they are for handlers that release it. A mailbox that still
+    has mail after *envelopes_max* envelopes goes to the back of the queue: 8 to 16 cost no throughput, larger values
+    cost the others their latency. Threads start at the first use.
     """
 
     def __init__(self, workers: int = 2, envelopes_max: int = 12, name: str = "pool") -> None:
@@ -293,6 +293,7 @@ class LoopDispatcher:
         loop: asyncio.AbstractEventLoop,
         *,
         pass_max: int = 64,
+        pass_ms_max: float = 10.0,
         handoff: Callable[[], None] | None = None,
         handoff_every: int | None = None,
         envelopes_max: int = 16,
@@ -302,6 +303,7 @@ class LoopDispatcher:
         Args:
             loop: where passes run; it need not run yet.
             pass_max: activations a pass.
+            pass_ms_max: a pass also ends after an activation that finds it this old: the loop is the host's.
             handoff: called on the loop thread; must not block or raise.
             handoff_every: activations between two hand-offs; None adapts between 16 and 32 to how full passes are.
             envelopes_max: envelopes an activation.
@@ -310,6 +312,7 @@ class LoopDispatcher:
         self.name = name
         self.loop = loop
         self.pass_max = pass_max
+        self.pass_ms_max = pass_ms_max
         self.envelopes_max = envelopes_max
         self._handoff = handoff
         self._adaptive = handoff_every is None
@@ -358,8 +361,9 @@ class LoopDispatcher:
     def _pass(self) -> None:
         ready, envelopes_max = self._ready, self.envelopes_max
         activated = since = 0
+        until_s = time.perf_counter() + self.pass_ms_max / 1000
         try:
-            while ready and activated < self.pass_max:
+            while ready and activated < self.pass_max and (not activated or time.perf_counter() < until_s):
                 mailbox = ready.popleft()
                 activated += 1
                 if mailbox.activate(envelopes_max):

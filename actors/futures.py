@@ -189,7 +189,7 @@ class PooledFuture(pykka.Future[T]):
 
     def _derived(self, future: pykka.Future[Any], *sources: pykka.Future[Any]) -> Any:
         if all(isinstance(source, PooledFuture) for source in sources):
-            cast("PooledFuture[Any]", future)._sources = cast("tuple[PooledFuture[Any], ...]", sources)  # noqa: SLF001  # ours
+            cast("PooledFuture[Any]", future)._sources = cast("tuple[PooledFuture[Any], ...]", sources)  # ours
         return future
 
     def filter(self, func: Callable[[Any], bool]) -> Any:

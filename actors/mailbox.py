@@ -111,6 +111,7 @@ class Mailbox:
         self.urgent: list[Any] = NONE_OUT  # replaced by a list of its own at the first signal
         self.urgent_out: list[Any] = NONE_OUT
         self.idle = threading.Lock()
+        self.idle.acquire()  # held from birth: mail that __init__ sends itself waits for the start
         self.taken = 0
         self.started = False
 

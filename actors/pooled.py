@@ -5,7 +5,7 @@ on a BaseException" included; Pykka's own test suite runs over it. Started by an
 instead (``system``). Either way Pykka sees only what it documents for implementors of new actor types.
 """
 
-# ruff: noqa: SLF001, BLE001  # an implementor of Pykka's hooks calls their underscored partners, and its loop contains all
+# an implementor of Pykka's hooks calls their underscored partners, and its loop contains all
 
 from __future__ import annotations
 
@@ -150,8 +150,11 @@ class PooledActor(pykka.Actor):
         mailbox = self.actor_inbox
         assert isinstance(mailbox, PlainMailbox)
         mailbox.dispatcher = type(self).dispatcher or default_pool()
-        if mailbox.idle.acquire(False):
-            mailbox.wake()
+        mailbox.wake()
+
+    def stop(self) -> None:
+        """Stop after the mail that waits now; the same as ``actor_ref.stop(block=False)``."""
+        self.actor_ref.stop(block=False)
 
     def on_drained(self) -> None:
         """Run code when all mail that waited is handled: the moment to write a group, say. Only in an ActorSystem.

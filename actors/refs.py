@@ -54,9 +54,9 @@ class DeadLetter:
     Attributes:
         ref: whom it was for.
         message: the message.
-        reason: "stopped": it stood behind a stop; "late": sent from another thread while the actor died; "closed": its
-            dispatcher was closed. (The reasons "refused", an ActorDeadError raised to the teller, and "signal", a signal to
-            the dead, are only counted: the sender knows.)
+        reason: "stopped": it stood behind a stop; "late": sent from another thread while the actor died; "closed":
+            its dispatcher was closed. (The reasons "refused", an ActorDeadError raised to the teller, and "signal", a signal
+            to the dead, are only counted: the sender knows.)
     """
 
     ref: Ref[Any]
@@ -104,7 +104,7 @@ class Ref(pykka.ActorRef[A]):
                 raise ActorDeadError(self.name, "its dispatcher is closed") from None
 
     def signal(self, message: Any) -> bool:
-        """Send runtime mail: served before data, in order among itself, exempt from the bound. Any thread; never raises.
+        """Send runtime mail: served before data, in order among itself, exempt from the bound. Any thread, no errors.
 
         Returns:
             False if the actor is dead (counted in ``dead_letters``). A stopping actor still takes signals.

@@ -5,7 +5,7 @@ with all the mail the actor had not handled. Pykka's global registry is never to
 actors go on. Each accepted message has one fate: handled, or in a Crash, or a counted dead letter.
 """
 
-# ruff: noqa: SLF001  # parts of one engine see each other's insides, and containment catches all there is
+# parts of one engine see each other's insides, and containment catches all there is
 
 from __future__ import annotations
 
@@ -76,7 +76,8 @@ class ActorSystem:
             mailbox_max: data messages that may wait; None for no bound.
 
         Raises:
-            NameTakenError, SystemStoppingError, DispatcherClosedError: nothing was started. What ``__init__`` raises passes through.
+            NameTakenError, SystemStoppingError, DispatcherClosedError: nothing was started. What ``__init__`` raises
+                passes through.
         """
         if self._stopping:
             raise SystemStoppingError(f"no actor {name!r}: the system is stopping")
@@ -90,13 +91,16 @@ class ActorSystem:
             raise TypeError(f"{actor_class.__name__}.__init__ did not call super().__init__()")
         del actor._prepared
         ref: Ref[A] = box.ref
-        box.idle.acquire(False)
         if self._refs.setdefault(name, ref) is not ref:
+            box.orphan(None)
             raise NameTakenError(f"an actor named {name!r} is alive")
+        if self._stopping:  # since we looked: stop_all may have taken its list before this one was in it
+            box.orphan(None)
+            raise SystemStoppingError(f"no actor {name!r}: the system is stopping")
         try:
             dispatcher.schedule(box)
         except DispatcherClosedError:
-            self._refs.pop(name, None)  # no ghost
+            box.orphan(None)  # no ghost
             raise
         return ref
 
