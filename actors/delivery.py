@@ -20,25 +20,12 @@ from seriatim.clock import Clock
 from seriatim.effects import Deliver, DropDelivery, SendPart
 from seriatim.errors import SendError
 from seriatim.mail import AttemptWanted, Mail, PartAbandoned, PartFailed, PartSettled
-from seriatim.model import Target
+from seriatim.model import Outbound, Target
 from seriatim.outbox import Channel, marked
 
 RETRY_MS_MIN = 500
 RETRY_MS_MAX = 60_000
 DOWN_POLL_MS = 1_000
-
-
-@frozen
-class Outgoing:
-    """One part on its way: what the sender port needs. ``attempt`` counts from 1."""
-
-    delivery: str
-    part: int
-    parts: int
-    text: str
-    target: Target
-    idempotency_key: str
-    attempt: int
 
 
 @frozen
@@ -54,7 +41,7 @@ class SendDone:
 class Sender(Protocol):
     """The port to one account's adapter. Called on the loop's thread; returns at once."""
 
-    def send(self, out: Outgoing, done: Callable[[SendDone], None]) -> None:
+    def send(self, out: Outbound, done: Callable[[SendDone], None]) -> None:
         """Begin to send; call ``done`` once, on any thread."""
 
     def channel(self, target: Target) -> Channel:
@@ -214,7 +201,7 @@ class DeliveryActor(PooledActor):
         job.sending = True
         job.attempt = attempt
         text = effect.parts[part]
-        out = Outgoing(
+        out = Outbound(
             effect.delivery,
             part,
             len(effect.parts),

@@ -14,13 +14,13 @@ import ssl
 from typing import Final
 
 from seriatim.adapters import irc_wire as wire
-from seriatim.adapters.base import Capabilities, Inbox, Outbound, Sent
+from seriatim.adapters.base import Capabilities, Inbox
 from seriatim.adapters.irc_link import IrcLink, LinkLostError, race
 from seriatim.adapters.irc_options import IrcOptions
 from seriatim.adapters.irc_sending import TokenBucket, backoff_s
 from seriatim.adapters.irc_session import IrcSession, Said
 from seriatim.errors import InvalidInputError, SendError
-from seriatim.model import MessageEvent, Platform, SessionSource, Target
+from seriatim.model import MessageEvent, Outbound, Platform, Sent, SessionSource, Target
 
 __all__ = ["IrcAdapter", "IrcOptions"]
 
@@ -69,6 +69,16 @@ class IrcAdapter:
     def nick(self) -> str:
         """The nick that we have now, which is another than the wanted one while that is taken."""
         return self._session.nick
+
+    @property
+    def connected(self) -> bool:
+        """Whether we are registered, and in each channel that let us in."""
+        return self._ready.is_set()
+
+    @property
+    def command_prefix(self) -> str | None:
+        """IRC clients eat lines that begin with "/", so another prefix is needed."""
+        return self.options.command_prefix
 
     def text_max(self, target: Target) -> int:
         """UTF-8 bytes of one message that reach ``target`` uncut, our own prefix as relayed included."""
