@@ -86,7 +86,7 @@ class _Chat:
 class DeliveryActor(PooledActor):
     """One account's delivery. ``post`` gives mail to a lane by key, live or not. Runs on the loop dispatcher.
 
-    ``age_ms_max``: how long a reply is tried before it is abandoned.
+    ``age_ms_max``: how long a reply is tried before it is abandoned. ``count`` hears of debts taken up and ended.
     """
 
     def __init__(
@@ -97,9 +97,11 @@ class DeliveryActor(PooledActor):
         clock: Clock,
         rng: random.Random,
         age_ms_max: int,
+        count: Callable[[int], None] = lambda change: None,
     ) -> None:
         super().__init__()
         self.account = account
+        self._count = count
         self._sender = sender
         self._post = post
         self._clock = clock
@@ -138,20 +140,21 @@ class DeliveryActor(PooledActor):
         chat_id = _chat_of(effect.target)
         job = _Job(message.lane, effect, deque(effect.due), effect.first_attempt_recorded)
         self._jobs[effect.delivery] = (chat_id, job)
+        self._count(1)
         self._chats.setdefault(chat_id, _Chat()).jobs.append(job)
         self._advance(chat_id)
 
     def _drop(self, delivery: str) -> None:
-        known = self._jobs.pop(delivery, None)
+        known = self._jobs.get(delivery)
         if known is None:
             return
         chat_id, job = known
         chat = self._chats[chat_id]
         if job.sending:
             job.due.clear()  # what is on its way can't be called back; its end is heard in _done
-            self._jobs[delivery] = known
             return
         chat.jobs.remove(job)
+        self._forget(job)
         self._advance(chat_id)
 
     def _advance(self, chat_id: str) -> None:
@@ -163,7 +166,7 @@ class DeliveryActor(PooledActor):
                 return
             if not job.due:
                 chat.jobs.popleft()
-                self._jobs.pop(job.effect.delivery, None)
+                self._forget(job)
                 continue
             if self._clock.now_ms() - job.effect.since > self._age_ms_max:
                 self._give_up(chat, job, "too old")
@@ -183,7 +186,11 @@ class DeliveryActor(PooledActor):
     def _give_up(self, chat: _Chat, job: _Job, reason: str) -> None:
         self._post(job.lane, PartAbandoned(job.effect.delivery, job.due[0], reason))
         chat.jobs.popleft()
-        self._jobs.pop(job.effect.delivery, None)
+        self._forget(job)
+
+    def _forget(self, job: _Job) -> None:
+        if self._jobs.pop(job.effect.delivery, None) is not None:
+            self._count(-1)
 
     # --- sends -----------------------------------------------------------------------------------------
 
@@ -262,6 +269,12 @@ class Deliveries:
 
     def __init__(self) -> None:
         self._accounts: dict[tuple[str, str], tuple[Ref[Any], Sender]] = {}
+        self.pending = 0
+        """Debts that a delivery has taken up and not finished."""
+
+    def counted(self, change: int) -> None:
+        """Note that debts were taken up or ended."""
+        self.pending += change
 
     def add(self, platform: str, account: str, ref: Ref[Any], sender: Sender) -> None:
         """Serve ``account`` of ``platform`` through ``ref``."""
