@@ -105,7 +105,7 @@ def _is_plain_scalar(item: Any) -> bool:
     if kind is int:
         return -SAFE_INTEGER_MAX <= item <= SAFE_INTEGER_MAX
     if kind is float:
-        return math.isfinite(item) and (item != 0.0 or math.copysign(1.0, item) > 0)
+        return math.isfinite(item) and (bool(item) or math.copysign(1.0, item) > 0)
     return kind is bool or kind is str or item is None
 
 
