@@ -103,9 +103,9 @@ def is_plain(data: Any, depth: int = 0) -> bool:
 def _is_plain_scalar(item: Any) -> bool:
     kind = type(item)
     if kind is int:
-        return -SAFE_INTEGER_MAX <= item <= SAFE_INTEGER_MAX
+        return bool(-SAFE_INTEGER_MAX <= item <= SAFE_INTEGER_MAX)
     if kind is float:
-        return math.isfinite(item) and (item != 0.0 or math.copysign(1.0, item) > 0)
+        return math.isfinite(item) and (bool(item) or math.copysign(1.0, item) > 0)
     return kind is bool or kind is str or item is None
 
 
