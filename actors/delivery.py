@@ -280,6 +280,10 @@ class Deliveries:
         """Serve ``account`` of ``platform`` through ``ref``."""
         self._accounts[platform, account] = (ref, sender)
 
+    def serves(self, platform: str, account: str) -> bool:
+        """Whether anybody delivers for this account."""
+        return (platform, account) in self._accounts
+
     def take_up(self, lane: str, effect: Deliver) -> None:
         """Hand a debt over."""
         found = self._accounts.get((effect.target.platform, effect.target.account))

@@ -197,7 +197,8 @@ class Runtime:
             found = parse_command(event.text, prefix)
             if found is not None:
                 command, args = found
-        message = Inbound(inbox_id, _unique_key(event), event, len(event.text), command, args)
+        by_receipt = not self.deliveries.serves(source.platform.name, event.account)
+        message = Inbound(inbox_id, _unique_key(event), event, len(event.text), command, args, by_receipt)
         try:
             self.directory.submit(key, message)
         except ActorError:
@@ -223,6 +224,10 @@ class Runtime:
         """Have every live lane make its lazy events durable."""
         for ref in self.directory.live.values():
             ref.signal(Flush())
+
+    def settled(self) -> bool:
+        """Whether no live lane has anything that is not durable."""
+        return all(gate.quiescent() for gate in self.directory.gates())
 
     def stop(self) -> Any:
         """Stop all actors, the writer last; a future that is set when they are gone."""

@@ -94,6 +94,21 @@ class Directory:
     def __init__(self) -> None:
         self.live: dict[str, Ref[Any]] = {}
         self.supervisor: Ref[Any]
+        self._gates: dict[str, Gate] = {}
+
+    def add(self, key: str, ref: Ref[Any], gate: Gate) -> None:
+        """The lane is live: its mail goes to ``ref``."""
+        self.live[key] = ref
+        self._gates[key] = gate
+
+    def remove(self, key: str) -> None:
+        """The lane is not live: its mail goes to the supervisor."""
+        self.live.pop(key, None)
+        self._gates.pop(key, None)
+
+    def gates(self) -> list[Gate]:
+        """The live lanes' gates, to ask them whether they are quiescent."""
+        return list(self._gates.values())
 
     def post(self, key: str, mail: Any) -> None:
         """Mail that reports what has happened: never refused. Any thread."""
@@ -256,7 +271,7 @@ class SupervisorActor(PooledActor):
             mailbox_max=MAILBOX_MAX,
         )
         lane.state = "live"
-        ports.directory.live[lane.key] = lane.ref
+        ports.directory.add(lane.key, lane.ref, gate)
         lane.ref.signal(Recover(live_generation=lane.live_generation))
         lane.live_generation = 0
         held, lane.held = lane.held, deque()
@@ -332,7 +347,7 @@ class SupervisorActor(PooledActor):
         self._fence(lane)
 
     def _bury(self, lane: _Lane) -> None:
-        self._ports.directory.live.pop(lane.key, None)
+        self._ports.directory.remove(lane.key)
         lane.ref = None
         self.restarts += 1
 
@@ -355,7 +370,7 @@ class SupervisorActor(PooledActor):
         except (MailboxFullError, ActorDeadError):
             return
         lane.state = "passivating"
-        self._ports.directory.live.pop(lane.key, None)
+        self._ports.directory.remove(lane.key)
 
     def _passivated(self, message: Passivated) -> None:
         lane = self._lanes.get(message.key)
@@ -371,10 +386,10 @@ class SupervisorActor(PooledActor):
 
     def _stay(self, message: Stay) -> None:
         lane = self._lanes.get(message.key)
-        if lane is None or lane.incarnation != message.incarnation or lane.ref is None:
+        if lane is None or lane.incarnation != message.incarnation or lane.ref is None or lane.gate is None:
             return
         lane.state = "live"
-        self._ports.directory.live[lane.key] = lane.ref
+        self._ports.directory.add(lane.key, lane.ref, lane.gate)
         held, lane.held = lane.held, deque()
         for mail in held:
             self._forward(lane, mail)

@@ -21,6 +21,7 @@ from seriatim.errors import (
     HeadMismatchError,
     KeysTakenError,
     OwnershipLostError,
+    SeriatimError,
 )
 from seriatim.events import lane_log
 from seriatim.lane import LaneState
@@ -263,25 +264,29 @@ class Gate:
             self._mail = mail
             out.lost = True
             return
-        elif isinstance(error, CommitTooLargeError):
-            self._too_large(mail, out)
-        else:
+        elif error.repeatable:
             self._unavailable(mail, now, out)
+        else:
+            self._hopeless(mail, error, out)
         self._advance(now, out)
 
-    def _too_large(self, mail: list[Mail], out: Out) -> None:
-        """Repeating can't help: decide the messages one by one; one that is too large alone is shrunk."""
+    def _hopeless(self, mail: list[Mail], error: SeriatimError, out: Out) -> None:
+        """Repeating can't help: decide the messages one by one; one that can't be kept alone is refused.
+
+        A reply that can't be kept ends its turn as failed, with a small text.
+        """
         if len(mail) > 1:
             self._alone = len(mail)
             self._put_back(mail)
             return
         message = mail[0]
+        reason = "too_large" if isinstance(error, CommitTooLargeError) else "can't be stored"
         if type(message) is Inbound:
-            out.internal.append(Nack(message.id, "too_large"))
-        elif type(message) is TurnEnded and message.text is not None:
-            self._put_back([evolve(message, reason="failed", text=None, detail="the reply was too large")])
+            out.internal.append(Nack(message.id, reason))
+        elif type(message) is TurnEnded and message.reason == "completed":
+            self._put_back([evolve(message, reason="failed", text=None, detail=f"the reply is {reason}")])
         else:
-            out.failed = CommitTooLargeError(f"{type(message).__name__} can't be made durable")
+            out.failed = error
 
     def _unavailable(self, mail: list[Mail], now: Now, out: Out) -> None:
         """Tell senders no; decide what has happened anyway again later; go on with the stash at once."""

@@ -15,7 +15,7 @@ from seriatim.errors import InvalidInputError
 from seriatim.model import SessionSource
 
 _TEXT_HEAD = "agent:main"
-_CANONICAL_HEAD = "lane"
+_CANONICAL_HEAD = "v1"
 
 
 class KeySettings(Protocol):

@@ -26,7 +26,8 @@ class Inbound:
     """A message at the door. ``id``: its inbox id, fresh. ``key``: its unique key, or "" without one.
 
     ``command``: the command's name when the text is one (without prefix), ``args`` what follows it.
-    ``size``: UTF-8 bytes of its text, for the stash's bound.
+    ``size``: characters of its text, for the stash's bound. ``by_receipt``: no adapter serves its account, the
+    host that handed it in takes the reply from the receipt.
     """
 
     id: str
@@ -35,6 +36,7 @@ class Inbound:
     size: int
     command: str = ""
     args: str = ""
+    by_receipt: bool = False
 
 
 @frozen
