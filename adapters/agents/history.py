@@ -64,10 +64,9 @@ def _count(turn: Turn, said: Sequence[Message], _words: str) -> str:
         return "Nothing was said in this conversation before your message."
     mine = sum(1 for message in said if message.role == "assistant")
     turns = len({message.turn for message in said})
+    shares = f"{_many(len(said) - mine, 'message')} of yours, {_many(mine, 'answer')} of mine"
     since = f"since {_stamp(said[0].time)} ({_ago(said[0].time, _now(turn))})"
-    return f"{_remembered(said)} {_many(len(said) - mine, 'message')} of yours, {_many(mine, 'answer')} of mine, " + (
-        f"in {_many(turns, 'turn')}, {since}."
-    )
+    return f"{_remembered(said)} {shares}, in {_many(turns, 'turn')}, {since}."
 
 
 def _who(_turn: Turn, said: Sequence[Message], _words: str) -> str:
