@@ -10,7 +10,7 @@ from typing import Literal, Protocol
 
 from attrs import frozen
 
-from seriatim.model import MessageEvent, Target
+from seriatim.model import MessageEvent, Outbound, Sent, Target
 
 
 @frozen
@@ -32,30 +32,6 @@ class Capabilities:
     multiline: bool = True
     edit: bool = False
     typing: bool = False
-
-
-@frozen
-class Outbound:
-    """One part of one owed reply, ready to be sent.
-
-    ``delivery`` and ``part`` (from 0, of ``parts``) name it in the ledger. ``idempotency_key`` is the same
-    at each attempt. ``attempt`` counts from 1.
-    """
-
-    delivery: str
-    part: int
-    parts: int
-    text: str
-    target: Target
-    idempotency_key: str
-    attempt: int
-
-
-@frozen
-class Sent:
-    """The platform confirmed the part; ``message_id`` is its id there, when it gives one."""
-
-    message_id: str | None = None
 
 
 class AcceptReceipt(Protocol):
@@ -91,6 +67,14 @@ class Adapter(Protocol):
     @property
     def capabilities(self) -> Capabilities:
         """What the platform can do."""
+
+    @property
+    def connected(self) -> bool:
+        """Whether a send has a chance now; while not, nothing is tried and owed replies wait."""
+
+    @property
+    def command_prefix(self) -> str | None:
+        """What a command begins with here; None: as the configuration says."""
 
     async def run(self, inbox: Inbox) -> None:
         """Connect, receive and accept until cancelled; reconnect by itself with back-off.

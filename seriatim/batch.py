@@ -13,7 +13,7 @@ from typing import Any, Literal
 from attrs import Factory, define, frozen
 
 from seriatim.commits import Binding, Commit, Part
-from seriatim.effects import Deliver, DropDelivery, Effect, ReturnSlot, WantSlot
+from seriatim.effects import Deliver, Effect, ReturnSlot, WantSlot
 from seriatim.events import FORMAT_VERSION, Data, Event, LogId, lane_log, session_log
 from seriatim.lane import LaneState, SessionPart, apply_lane, apply_session, hot
 from seriatim.model import Target
@@ -34,9 +34,9 @@ class Rules:
     attempts_ambiguous_max: int = 3
 
 
-@frozen
+@define
 class Now:
-    """What the world brings to a decision.
+    """What the world brings to a decision; a shell reuses one and sets its time.
 
     ``time``: epoch ms. ``fresh_id`` and ``session_id`` make new ids. ``take_slot`` tries to take a turn
     slot without waiting. ``channel`` tells about the way to a target. ``draining``: start no turn.
@@ -146,10 +146,6 @@ class Batch:
         self.lane("delivery/owed", data)
         self.after.append(Deliver(delivery, parts, to, tuple(range(len(parts))), recorded, self.now.time))
         return True
-
-    def drop_delivery(self, delivery: str) -> None:
-        """Tell delivery, after the commit, that nothing more is to be sent."""
-        self.after.append(DropDelivery(delivery))
 
     # --- turn slots ------------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from seriatim.errors import StoreError
+from seriatim.errors import InvalidInputError, StoreError
 from seriatim.events import Event, LogId
 
 if TYPE_CHECKING:
@@ -95,10 +95,13 @@ class Durable:
 
 @value
 class Refused:
-    """The commit is surely absent. ``error`` says why; ``keys_found``: its keys that were already there."""
+    """The commit is surely absent. ``error`` says why; ``keys_found``: its keys that were already there.
+
+    An InvalidInputError (LosslessJsonError among them) says that the commit itself is malformed.
+    """
 
     commit: str
-    error: StoreError
+    error: StoreError | InvalidInputError
     keys_found: tuple[str, ...] = ()
 
 

@@ -24,6 +24,7 @@ from seriatim.effects import (
 from seriatim.events import Data
 from seriatim.inbox import abandon, accepted_data, end_claims, reply_target
 from seriatim.lane import OpenTurn
+from seriatim.lane import OpenTurn
 from seriatim.limits import WAITING_MAX
 from seriatim.mail import (
     AttemptWanted,
@@ -174,44 +175,59 @@ def _user_message(turn: int, data: Data, time: int) -> Data:
     return message
 
 
+def _open_turn(batch: Batch, generation: int) -> OpenTurn | None:
+    """The session's open turn, if it is the one that ``generation`` means; late words touch nothing."""
+    running, part = batch.state.running, batch.state.session
+    if running is None or running.generation != generation or part is None:
+        return None
+    return part.open
+
+
 def _step_offered(batch: Batch, m: StepOffered) -> None:
     """T2: the model's message with its calls; those that start now are recorded before they run."""
-    running, part = batch.state.running, batch.state.session
-    if running is None or running.generation != m.generation or part is None or part.open is None:
+    turn = _open_turn(batch, m.generation)
+    if turn is None:
         return
-    turn = part.open
-    if m.text or not turn.calls:
-        asked = [{"id": c.id} for c in (*m.calls, *m.later)]
-        batch.session("assistant/message", {"turn": turn.number, "step": turn.step, "text": m.text, "calls": asked})
-    _record_calls(batch, turn, m.generation, m.calls)
+    asked = [{"id": call.id} for call in (*m.calls, *m.later)]
+    batch.session(
+        "assistant/message", {"turn": turn.number, "step": turn.step, "text": m.text, "calls": asked}
+    )
+    _record_calls(batch, turn, m.calls)
+    batch.after.append(ReleaseCalls(m.generation, tuple(call.id for call in m.calls)))
 
 
-def _record_calls(batch: Batch, turn: OpenTurn, generation: int, calls: tuple[ToolCall, ...]) -> None:
+def _record_calls(batch: Batch, turn: OpenTurn, calls: tuple[ToolCall, ...]) -> None:
     for call in calls:
-        data: Data = {"turn": turn.number, "step": turn.step, "id": call.id, "name": call.name, "args": call.args}
-        batch.session("tool/call", data | {"effects": call.effects})
-    if calls:
-        batch.after.append(ReleaseCalls(generation, tuple(call.id for call in calls)))
+        batch.session(
+            "tool/call",
+            {
+                "turn": turn.number,
+                "step": turn.step,
+                "id": call.id,
+                "name": call.name,
+                "args": call.args,
+                "effects": call.effects,
+            },
+        )
 
 
 def _tool_finished(batch: Batch, m: ToolFinished) -> None:
-    """T3: one call's result; the step's last one opens the next step."""
-    running, part = batch.state.running, batch.state.session
-    if running is None or running.generation != m.generation or part is None or part.open is None:
-        return
-    turn = part.open
-    if m.call_id not in turn.calls:
+    """T3: one call's result (and the next serial call); the step's last one opens the next step."""
+    turn = _open_turn(batch, m.generation)
+    if turn is None or m.call_id not in turn.calls:
         return
     data: Data = {"turn": turn.number, "step": turn.step, "id": m.call_id, "content": m.content}
     if m.error:
         data["error"] = True
     batch.session("tool/result", data)
-    _record_calls(batch, turn, m.generation, m.next)
+    _record_calls(batch, turn, m.next)
     if not turn.calls:
         step = turn.step
         batch.session("step/end", {"turn": turn.number, "step": step})
         batch.session("step/start", {"turn": turn.number, "step": step + 1})
-    batch.after.append(Proceed(m.generation, m.call_id))
+    batch.after.append(Proceed(m.generation, (m.call_id,)))
+    if m.next:
+        batch.after.append(ReleaseCalls(m.generation, tuple(call.id for call in m.next)))
 
 
 def _turn_ended(batch: Batch, m: TurnEnded) -> None:
@@ -221,6 +237,8 @@ def _turn_ended(batch: Batch, m: TurnEnded) -> None:
     if running is None or running.generation != m.generation:
         batch.lane("turn/late", {"turn": m.turn, "generation": m.generation, "reason": m.reason})
         return
+    if m.reason == "interrupted":
+        return  # the runner went away with the process: the turn stays open for the next start
     to = reply_target(batch, running.ids[0])
     text = m.text if m.reason == "completed" else None
     if text is not None and state.session is not None and state.session.open is not None:
@@ -261,7 +279,7 @@ def _attempt_wanted(batch: Batch, m: AttemptWanted) -> None:
     """T5: record the attempt, then let the part be sent; marked when an earlier one may have arrived."""
     owed = batch.state.owed.get(m.delivery)
     if owed is None or owed.states[m.part].done:
-        batch.internal.append(DropDelivery(m.delivery))
+        batch.internal.append(DropDelivery(None if owed is None else owed.target, m.delivery))
         return
     part = owed.states[m.part]
     if part.attempts - part.failures >= batch.rules.attempts_ambiguous_max:
@@ -272,7 +290,7 @@ def _attempt_wanted(batch: Batch, m: AttemptWanted) -> None:
     if marked:
         data["marked"] = True
     batch.lane("delivery/attempt", data)
-    batch.after.append(SendPart(m.delivery, m.part, data["n"], marked))
+    batch.after.append(SendPart(owed.target, m.delivery, m.part, data["n"], marked))
 
 
 def _part_settled(batch: Batch, m: PartSettled) -> None:

@@ -94,17 +94,18 @@ class ReleaseCalls:
 
 @value
 class Proceed:
-    """The call's result is durable: the agent may go on."""
+    """The calls' results are durable: the agent may go on."""
 
     generation: int
-    call_id: str
+    calls: tuple[str, ...]
 
 
 @value
 class Deliver:
-    """A reply is owed: take it up. ``sends`` lists the parts that are already recorded as attempted now.
+    """A reply is owed: take it up.
 
-    ``settled``: parts that need nothing more.
+    ``due``: the parts still to be sent. ``first_attempt_recorded``: they may be sent at once; otherwise each
+    attempt is to be recorded first (AttemptWanted). ``since``: epoch ms of the debt.
     """
 
     delivery: str
@@ -119,6 +120,7 @@ class Deliver:
 class SendPart:
     """The attempt is recorded: send the part now. ``marked``: an earlier attempt may have arrived."""
 
+    target: Target
     delivery: str
     part: int
     attempt: int
@@ -127,8 +129,9 @@ class SendPart:
 
 @value
 class DropDelivery:
-    """The delivery is over or not to be sent: forget it."""
+    """The delivery is over or not to be sent: forget it. ``target`` is None when nobody knows any more."""
 
+    target: Target | None
     delivery: str
 
 

@@ -67,11 +67,54 @@ def mend_text(text: str) -> tuple[str, bool]:
     return text, False
 
 
+def is_plain(data: Any, depth: int = 0) -> bool:
+    """Whether ``data`` is made of JSON's own types and numbers only, nested no deeper than DEPTH_MAX.
+
+    With text that encodes to UTF-8 (the encoder finds out for nothing) this is ``check_lossless`` without
+    the explanation: the write path calls it for each event, so it builds no paths and no stack.
+    """
+    if type(data) is dict:
+        if depth >= DEPTH_MAX:
+            return False
+        for key in data:
+            if type(key) is not str:
+                return False
+        items: Any = data.values()
+    elif type(data) is list:
+        if depth >= DEPTH_MAX:
+            return False
+        items = data
+    else:
+        return _is_plain_scalar(data)
+    for item in items:
+        kind = type(item)
+        if kind is str or item is None:
+            continue
+        if kind is dict or kind is list:
+            if item and not is_plain(item, depth + 1):
+                return False
+            if not item and depth + 1 >= DEPTH_MAX:
+                return False
+        elif not _is_plain_scalar(item):
+            return False
+    return True
+
+
+def _is_plain_scalar(item: Any) -> bool:
+    kind = type(item)
+    if kind is int:
+        return bool(-SAFE_INTEGER_MAX <= item <= SAFE_INTEGER_MAX)
+    if kind is float:
+        return math.isfinite(item) and (bool(item) or math.copysign(1.0, item) > 0)
+    return kind is bool or kind is str or item is None
+
+
 def check_lossless(event_type: str, data: Any) -> None:
     """Raise LosslessJsonError unless ``data`` comes back from JSON equal and of the same types.
 
     Refused: keys that are not text, tuples and other containers, non-finite numbers, integers beyond
-    2**53-1 (the seed's readers are JavaScript's), -0.0, lone surrogates, nesting beyond 200.
+    2**53-1 (the seed's readers are JavaScript's), -0.0, lone surrogates, nesting beyond 200. The error
+    names the first key of the place, which is ours, and never one further in, which may be a user's text.
     """
     stack: list[tuple[str, Any, int]] = [("", data, 0)]
     while stack:
@@ -81,22 +124,22 @@ def check_lossless(event_type: str, data: Any) -> None:
             _check_text(event_type, path, item)
         elif kind is dict:
             if depth >= DEPTH_MAX:
-                raise LosslessJsonError(event_type, path, f"nested deeper than {DEPTH_MAX}")
+                raise LosslessJsonError(event_type, "", f"nested deeper than {DEPTH_MAX}")
             for key, inner in item.items():
                 if type(key) is not str:
-                    raise LosslessJsonError(event_type, path, f"key {key!r} is not text")
+                    raise LosslessJsonError(event_type, path, f"a key is a {type(key).__name__}, not text")
                 _check_text(event_type, path, key)
-                stack.append((f"{path}.{key}", inner, depth + 1))
+                stack.append((f"{path}.*" if depth else f".{key[:64]}", inner, depth + 1))
         elif kind is list:
             if depth >= DEPTH_MAX:
-                raise LosslessJsonError(event_type, path, f"nested deeper than {DEPTH_MAX}")
+                raise LosslessJsonError(event_type, "", f"nested deeper than {DEPTH_MAX}")
             stack.extend((f"{path}[{i}]", inner, depth + 1) for i, inner in enumerate(item))
         elif kind is int:
             if not -SAFE_INTEGER_MAX <= item <= SAFE_INTEGER_MAX:
                 raise LosslessJsonError(event_type, path, "integer beyond 2**53-1")
         elif kind is float:
             if not math.isfinite(item) or (item == 0.0 and math.copysign(1.0, item) < 0):
-                raise LosslessJsonError(event_type, path, f"number {item!r} is not JSON")
+                raise LosslessJsonError(event_type, path, "a number is not finite, or is -0.0")
         elif item is not None and kind is not bool:
             raise LosslessJsonError(event_type, path, f"{kind.__name__} is not a JSON type")
 

@@ -32,10 +32,11 @@ from seriatim.limits import (
     STASH_BYTES_MAX,
     STASH_MESSAGES_MAX,
 )
-from seriatim.mail import LAZY, Inbound, Mail
+from seriatim.mail import LAZY, Inbound, Mail, PartAbandoned, PartFailed, PartSettled
 from seriatim.turn import TurnEnded
 
 LAZY_WINDOW_MS = 200
+_REPEATABLE = frozenset({Inbound, PartSettled, PartAbandoned})
 
 
 @define
@@ -149,9 +150,18 @@ class Gate:
         """Whether nothing is in flight, stashed, lazy or kept: ``durable`` is all there is."""
         return not (self._in_flight or self._stash or self._lazy or self._kept)
 
+    def holds(self, kind: type[Mail]) -> bool:
+        """Whether a message of ``kind`` still waits to be decided."""
+        return any(type(m) is kind for m in (*self._stash, *self._kept))
+
     def leftover(self) -> list[Mail]:
-        """Inbound mail that a dying incarnation has not decided durably, for its successor."""
-        return [m for m in (*self._mail, *self._kept, *self._stash) if type(m) is Inbound]
+        """What a dying incarnation's successor must hear again: inbound mail and delivery's reports.
+
+        What is in flight may be durable or not: only what is harmless to decide twice is told again.
+        """
+        in_flight = [m for m in self._mail if type(m) in _REPEATABLE]
+        undecided = (*self._kept, *self._lazy, *self._stash)
+        return [*in_flight, *(m for m in undecided if type(m) in _REPEATABLE or type(m) is PartFailed)]
 
     # --- batches ---------------------------------------------------------------------------------------
 

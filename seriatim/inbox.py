@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from seriatim.batch import Batch
-from seriatim.effects import Finished
+from seriatim.effects import DropDelivery, Finished
 from seriatim.events import Data, mend_text
 from seriatim.lane import Owed
 from seriatim.mail import Inbound
@@ -62,4 +62,4 @@ def abandon(batch: Batch, owed: Owed, first: int, reason: str) -> None:
     for part in range(first, len(owed.states)):
         if not owed.states[part].done:
             batch.lane("delivery/abandoned", {"id": owed.id, "part": part, "reason": reason})
-    batch.drop_delivery(owed.id)
+    batch.after.append(DropDelivery(owed.target, owed.id))

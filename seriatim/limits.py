@@ -49,8 +49,20 @@ STASH_BYTES_MAX: Final = 16 * 1024 * 1024
 WAITING_MAX: Final = 10_000
 """Accepted, undecided messages of one lane; beyond it inbound is refused (queue full)."""
 
+GROUP_COMMITS_MAX: Final = 512
+"""Commits that the writer makes durable together: bounds how long the first of them waits."""
+
 MAILBOX_MAX: Final = 4096
 """Data mail of one lane actor; runtime mail is exempt."""
+
+HELD_MAX: Final = 4096
+"""Inbound mail held for one lane while it is read, fenced or put to rest."""
+
+CRASHES_MAX: Final = 5
+"""Crashes of one lane's actor in this process after which the lane is quarantined."""
+
+RESTART_MS: Final = (10, 100, 1_000, 5_000)
+"""Waits before a crashed lane is started again."""
 
 INTERRUPTIONS_MAX: Final = 3
 """Interruptions in a row after which a lane's turn is given up and its session suspended."""
@@ -58,6 +70,21 @@ INTERRUPTIONS_MAX: Final = 3
 COMMIT_RETRY_MS: Final = (50, 200, 1_000, 5_000)
 """Waits before a refused kept message is decided again, or an unknown commit is offered again."""
 
-assert TOOL_RESULT_BYTES_MAX < COMMIT_BYTES_MAX
+STORE_COMMIT_BYTES_MAX: Final = 16 * 1024 * 1024
+"""Encoded events of one commit; beyond it the store refuses (four of the largest replies)."""
+
+STORE_GROUP_BYTES_MAX: Final = 64 * 1024 * 1024
+"""Encoded events after which the store writes what it has of a group: bounds memory and the WAL."""
+
+STORE_LOGS_CACHED_MAX: Final = 65_536
+"""Logs whose head and binding the writer keeps in memory (about 300 bytes each); others are looked up."""
+
+STORE_NAME_CHARS_MAX: Final = 16 * 1024
+"""A log id, commit id or unique key; a lane's key holds several platform ids."""
+
+assert STORE_COMMIT_BYTES_MAX <= STORE_GROUP_BYTES_MAX
+assert REPLY_BYTES_MAX < STORE_COMMIT_BYTES_MAX
+assert STORE_NAME_CHARS_MAX >= 3 * ID_CHARS_MAX
 assert TEXT_BYTES_MAX < COMMIT_BYTES_MAX < STASH_BYTES_MAX
 assert COMMIT_MESSAGES_MAX <= STASH_MESSAGES_MAX <= WAITING_MAX
+assert TOOL_RESULT_BYTES_MAX < COMMIT_BYTES_MAX

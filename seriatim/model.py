@@ -194,4 +194,28 @@ class Target:
         return cls(**data)
 
 
+@frozen
+class Outbound:
+    """One part of one owed reply, ready to be sent.
+
+    ``delivery`` and ``part`` (from 0, of ``parts``) name it in the ledger. ``idempotency_key`` is the same
+    at each attempt. ``attempt`` counts from 1.
+    """
+
+    delivery: str
+    part: int
+    parts: int
+    text: str
+    target: Target
+    idempotency_key: str
+    attempt: int
+
+
+@frozen
+class Sent:
+    """The platform confirmed the part; ``message_id`` is its id there, when it gives one."""
+
+    message_id: str | None = None
+
+
 AcceptOutcome = Literal["accepted", "duplicate", "merged", "refused"]

@@ -6,6 +6,7 @@ plain data.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final, Literal
 
 from attrs import Factory, frozen
@@ -66,7 +67,7 @@ class TurnJob:
     generation: int
     attempt: int
     claims: tuple[Claim, ...]
-    history: tuple[Message, ...]
+    history: Sequence[Message]
     boundary: Boundary
     had_activity: bool
     resumed_from: int | None

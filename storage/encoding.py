@@ -1,0 +1,167 @@
+"""How events become text and come back: one pass and one checksum per commit part.
+
+Each event becomes three columns, ``type, time, data``; the rare envelope fields of the few that have them
+are kept beside. The checksum runs along the log over a text that the columns give back byte for byte, so a
+part that is lost, moved or changed breaks itself and every later one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
+from zlib import crc32
+
+from seriatim.errors import InvalidInputError, LosslessJsonError
+from seriatim.events import SAFE_INTEGER_MAX, Event, check_lossless, is_plain
+
+_TYPE_CHARS_MAX: Final = 200
+_TYPES_KNOWN_MAX: Final = 4096
+_types_known: set[str] = set()
+
+
+def _make_encoder() -> Callable[[Any], str]:
+    """The C encoder, made once: ``json.dumps`` with options makes a new one per call (2 us of 3)."""
+    make: Any = getattr(json.encoder, "c_make_encoder", None)
+    if make is None:  # an interpreter without the accelerator
+        return json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+
+    def refuse(item: Any) -> Any:
+        raise TypeError(f"{type(item).__name__} is not a JSON type")
+
+    text: Any = getattr(json.encoder, "encode_basestring")  # noqa: B009 - typeshed doesn't know it
+    chunks = make(None, refuse, text, None, ":", ",", False, False, False)
+    join = "".join
+
+    def encode(item: Any) -> str:
+        return join(chunks(item, 0))
+
+    return encode
+
+
+to_json: Final = _make_encoder()
+"""Compact JSON text of a value that ``is_plain`` has passed (it checks neither types nor cycles)."""
+
+
+class Rare(NamedTuple):
+    """The rare fields of the event at ``place`` of its part; JSON text, None where there is none."""
+
+    place: int
+    seqs: str | None
+    operation: str | None
+    ignorable: int | None
+
+
+def encode_object(name: str, data: dict[str, Any]) -> str:
+    """A header's text. Raises LosslessJsonError, naming ``name``, where JSON would change it."""
+    if type(data) is not dict:
+        raise InvalidInputError(name, "is not a JSON object")
+    check_lossless(name, data)
+    return to_json(data)
+
+
+def encode_events(log: int, first: int, events: Sequence[Event]) -> tuple[list[Any], bytes, list[Rare]]:
+    """The columns of a part, flat (type, time, data, type, ...), the bytes to sum, and the rare fields.
+
+    ``log``: the log's number, ``first``: the sequence number of the first event. Raises InvalidInputError
+    for a malformed envelope and LosslessJsonError for data that JSON would change.
+    """
+    columns: list[Any] = []
+    pieces = [f"{log} {first}"]
+    rare: list[Rare] = []
+    seq = first
+    for event in events:
+        kind, time, data = event.type, event.time, event.data
+        if event.seq != seq or type(time) is not int or kind not in _types_known:
+            _check_envelope(event, seq)
+        if type(data) is not dict or not is_plain(data):
+            _explain(event)
+        text = to_json(data)
+        columns += (kind, time, text)
+        pieces.append(f"{kind}\n{time}\n{text}")
+        if (
+            event.source_event_seqs is not None
+            or event.surface_op is not None
+            or event.ignorable is not False
+        ):
+            fields = _encode_rare(seq - first, event)
+            rare.append(fields)
+            pieces.append(rare_text(fields))
+        seq += 1
+    try:
+        return columns, "\n".join(pieces).encode(), rare
+    except UnicodeEncodeError:
+        for event in events:
+            check_lossless(event.type, event.data)
+            check_lossless(event.type, event.surface_op)
+        raise  # pragma: no cover - one of the two checks has raised
+
+
+def sum_text(log: int, first: int, rows: Sequence[tuple[str, int, str]], rare: Sequence[Rare]) -> bytes:
+    """The bytes that ``encode_events`` summed, rebuilt from the columns."""
+    pieces = [f"{kind}\n{time}\n{data}" for kind, time, data in rows]
+    for fields in rare:
+        pieces[fields.place] += "\n" + rare_text(fields)
+    return "\n".join([f"{log} {first}", *pieces]).encode()
+
+
+def rare_text(fields: Rare) -> str:
+    """What the checksum sees of the rare fields; JSON objects begin the other lines, never ``+``."""
+    return f"+{fields.seqs or ''}\n+{fields.operation or ''}\n+{fields.ignorable or 0}"
+
+
+def decode_event(kind: str, seq: int, time: int, data: dict[str, Any], rare: Rare | None) -> Event:
+    """An event from its columns; ``data`` is already parsed."""
+    if rare is None:
+        return Event(kind, seq, time, data)
+    seqs = None if rare.seqs is None else tuple(json.loads(rare.seqs))
+    operation = None if rare.operation is None else json.loads(rare.operation)
+    return Event(kind, seq, time, data, bool(rare.ignorable), seqs, operation)
+
+
+def chain_start(log: str, header: str) -> int:
+    """The checksum that a log's chain begins with: its name and its header."""
+    return crc32(header.encode(), crc32(log.encode()))
+
+
+def chain(previous: int, commit: str, part: bytes) -> int:
+    """The checksum after one more part, written by the commit of that id."""
+    return crc32(part, crc32(commit.encode(), previous))
+
+
+def _encode_rare(place: int, event: Event) -> Rare:
+    if type(event.ignorable) is not bool:
+        raise InvalidInputError("ignorable", "is not a truth value")
+    seqs = event.source_event_seqs
+    if seqs is not None and (type(seqs) is not tuple or not all(map(_is_seq, seqs))):
+        raise InvalidInputError("source_event_seqs", "is not a tuple of sequence numbers")
+    check_lossless(event.type, event.surface_op)
+    return Rare(
+        place,
+        None if seqs is None else to_json(list(seqs)),
+        None if event.surface_op is None else to_json(event.surface_op),
+        1 if event.ignorable else None,
+    )
+
+
+def _is_seq(number: Any) -> bool:
+    return type(number) is int and 0 <= number <= SAFE_INTEGER_MAX
+
+
+def _check_envelope(event: Event, seq: int) -> None:
+    if type(event.seq) is not int or event.seq != seq:
+        raise InvalidInputError("seq", f"an event is not numbered {seq}, as its place in the log says")
+    if type(event.time) is not int or abs(event.time) > SAFE_INTEGER_MAX:
+        raise InvalidInputError("time", "is not an integer of milliseconds")
+    kind = event.type
+    if type(kind) is not str or not 0 < len(kind) <= _TYPE_CHARS_MAX or not kind.isprintable():
+        raise InvalidInputError("type", f"is not a printable name of at most {_TYPE_CHARS_MAX} characters")
+    if len(_types_known) < _TYPES_KNOWN_MAX:
+        _types_known.add(kind)
+
+
+def _explain(event: Event) -> None:
+    if type(event.data) is not dict:
+        raise LosslessJsonError(event.type, "", "is not a JSON object")
+    check_lossless(event.type, event.data)
+    raise AssertionError("is_plain refuses what check_lossless takes")

@@ -1,0 +1,192 @@
+"""The store in memory: the whole contract without a disk, for tests and simulation.
+
+``MemoryDisk`` is what survives a crash of the process: open another ``MemoryStore`` on it and the epoch
+rises, what was committed is there, and the earlier handle has lost the ownership.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import attrs
+
+from seriatim.commits import Commit, Hot, Outcome, Refused
+from seriatim.errors import CorruptionError, OwnershipLostError, StoreUnhealthyError
+from seriatim.events import Event, LogId
+
+from .contract import Balance
+from .encoding import Rare, chain, chain_start, decode_event, sum_text
+from .staging import LogState, StagedCommit, StagedPart, Staging, stage
+
+
+@attrs.define
+class _Log:
+    header: str
+    state: LogState
+    parts: list[tuple[str, StagedPart]]  # commit id, what it appended
+
+
+class MemoryDisk:
+    """What a process crash leaves behind. Shared by the handles opened on it, under one lock."""
+
+    def __init__(self) -> None:
+        self.epoch = 0
+        self.lock = threading.RLock()
+        self.logs: dict[LogId, _Log] = {}
+        self.hot: dict[LogId, Hot] = {}
+        self.keys: set[str] = set()
+        self.ids: set[str] = set()
+
+    def state(self, log: LogId, new: bool = False) -> LogState | None:
+        """The durable state of a log."""
+        found = self.logs.get(log)
+        return None if found is None else found.state
+
+    def write(self, staging: Staging) -> None:
+        """Make a checked group durable."""
+        for staged in staging.staged:
+            self._write_one(staged)
+        for log, state in staging.logs.items():
+            self.logs[log].state = state
+
+    def _write_one(self, staged: StagedCommit) -> None:
+        commit = staged.commit
+        for part in staged.parts:
+            if part.header is not None:
+                self.logs[part.log] = _Log(part.header, LogState(part.number, 0, 0, None), [])
+            self.logs[part.log].parts.append((commit.id, part))
+            if part.hot is not None:
+                self.hot[part.log] = part.hot
+        self.ids.add(commit.id)
+        self.keys.update(commit.unique)
+
+
+class MemoryStore:
+    """One owner's handle. All calls come from the writer's thread, as with any store."""
+
+    def __init__(self, disk: MemoryDisk | None = None) -> None:
+        self.disk = MemoryDisk() if disk is None else disk
+        self._fences: dict[LogId, int] = {}
+        self._closed = False
+        with self.disk.lock:
+            self.disk.epoch += 1
+            self._epoch = self.disk.epoch
+
+    @property
+    def epoch(self) -> int:
+        """The epoch that this handle opened with."""
+        return self._epoch
+
+    def commit(self, commits: Sequence[Commit]) -> list[Outcome]:
+        """See ``Store.commit``. Never Unknown: wrap it in ``FaultyStore`` for that."""
+        outcomes: list[Outcome] = []
+        with self.disk.lock:
+            if self._closed:
+                return [Refused(c.id, StoreUnhealthyError("the store is closed")) for c in commits]
+            if self._epoch != self.disk.epoch:
+                lost = OwnershipLostError(f"epoch {self._epoch} has given way to {self.disk.epoch}")
+                return [Refused(c.id, lost) for c in commits]
+            while len(outcomes) < len(commits):
+                disk = self.disk
+                staging = Staging(disk.state, self._fences, len(disk.logs) + 1, disk.ids, disk.keys)
+                stage(staging, commits[len(outcomes) :])
+                disk.write(staging)
+                outcomes += staging.finish(None)
+        return outcomes
+
+    def fence(self, lane: LogId, incarnation: int) -> None:
+        """See ``Store.fence``; a fence never goes back."""
+        self._fences[lane] = max(incarnation, self._fences.get(lane, incarnation))
+
+    def reader(self) -> MemoryReader:
+        """A reader over the disk."""
+        return MemoryReader(self.disk)
+
+    def close(self) -> None:
+        """End the handle; what it committed stays on the disk. Idempotent."""
+        self._closed = True
+
+
+class MemoryReader:
+    """See ``StoreReader``."""
+
+    def __init__(self, disk: MemoryDisk) -> None:
+        self._disk = disk
+
+    def read(self, log: LogId, from_seq: int = 0, limit: int | None = None) -> list[Event]:
+        """Events from ``from_seq`` on, fresh objects at each call. Raises CorruptionError."""
+        with self._disk.lock:
+            found = self._disk.logs.get(log)
+            if found is None:
+                return []
+            parts, final = list(found.parts), found.state.crc
+        events: list[Event] = []
+        crc = chain_start(log, found.header)
+        for commit, part in parts:
+            columns = iter(part.columns)
+            rows = list(zip(columns, columns, columns, strict=True))
+            crc = chain(crc, commit, sum_text(part.number, part.first, rows, part.rare))
+            if crc != part.crc:
+                raise CorruptionError(f"{log} at {part.first}", "the checksum along the log is broken")
+            if part.first + part.count > from_seq and (limit is None or len(events) < limit):
+                events += _decode(part, rows, from_seq)
+        if crc != final:
+            raise CorruptionError(log, "the log ends before its last commit")
+        return events if limit is None else events[: max(limit, 0)]
+
+    def header(self, log: LogId) -> dict[str, Any] | None:
+        """The header that created the log."""
+        with self._disk.lock:
+            found = self._disk.logs.get(log)
+            if found is None:
+                return None
+            header: dict[str, Any] = json.loads(found.header)
+            return header
+
+    def binding(self, session: LogId) -> LogId | None:
+        """The lane that the session is bound to."""
+        with self._disk.lock:
+            found = self._disk.logs.get(session)
+            return None if found is None else found.state.lane
+
+    def logs(self, prefix: str, after: str = "", limit: int = 1000) -> list[LogId]:
+        """A page of log ids, in the order of their code points."""
+        with self._disk.lock:
+            return sorted(log for log in self._disk.logs if log.startswith(prefix) and log > after)[:limit]
+
+    def open_work(self) -> list[tuple[LogId, Hot]]:
+        """Lanes whose hot row is open, in no order that a caller may rely on."""
+        with self._disk.lock:
+            return [(log, hot) for log, hot in self._disk.hot.items() if hot.is_open]
+
+    def counters(self) -> Balance:
+        """The sum over all lanes."""
+        with self._disk.lock:
+            hots = list(self._disk.hot.values())
+        return Balance(
+            sum(h.accepted for h in hots),
+            sum(h.answered for h in hots),
+            sum(h.merged for h in hots),
+            sum(h.dropped for h in hots),
+            sum(h.waiting for h in hots),
+        )
+
+    def has_keys(self, keys: Iterable[str]) -> set[str]:
+        """Those that were committed."""
+        with self._disk.lock:
+            return {key for key in keys if key in self._disk.keys}
+
+    def close(self) -> None:
+        """Nothing to release."""
+
+
+def _decode(part: StagedPart, rows: list[tuple[str, int, str]], from_seq: int) -> list[Event]:
+    rare: dict[int, Rare] = {fields.place: fields for fields in part.rare}
+    return [
+        decode_event(kind, part.first + i, time, json.loads(data), rare.get(i))
+        for i, (kind, time, data) in enumerate(rows)
+        if part.first + i >= from_seq
+    ]
