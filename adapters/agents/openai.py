@@ -138,9 +138,7 @@ class OpenAICompatible:
                         return
                     _take_event(turn, answer, event)
         except httpx.TransportError as exc:
-            raise ModelError(
-                f"the model's server broke off ({type(exc).__name__})", partial=answer.partial
-            ) from exc
+            raise ModelError(f"the model's server broke off ({type(exc).__name__})", partial=answer.partial) from exc
 
     @asynccontextmanager
     async def _stream(self, turn: Turn) -> AsyncIterator[httpx.Response]:
@@ -269,11 +267,10 @@ async def _refusal(response: httpx.Response) -> ModelError:
     """The server's own words, bounded; its body is read no further than that."""
     said = b""
     try:
-        async with aclosing(response.aiter_bytes()) as chunks:
-            async for chunk in chunks:
-                said += chunk
-                if len(said) > 4096:
-                    break
+        async for chunk in response.aiter_bytes():
+            said += chunk
+            if len(said) > 4096:
+                break
     except _httpx().TransportError:
         said = b""
     finally:
@@ -285,11 +282,10 @@ async def _refusal(response: httpx.Response) -> ModelError:
 
 async def _json_of(response: httpx.Response) -> dict[str, Any]:
     body = bytearray()
-    async with aclosing(response.aiter_bytes()) as chunks:
-        async for chunk in chunks:
-            body += chunk
-            if len(body) > 2 * REPLY_BYTES_MAX:
-                raise ModelError("the model's server sent an endless answer")
+    async for chunk in response.aiter_bytes():
+        body += chunk
+        if len(body) > 2 * REPLY_BYTES_MAX:
+            raise ModelError("the model's server sent an endless answer")
     try:
         data = json.loads(body)
     except ValueError:

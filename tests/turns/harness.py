@@ -50,6 +50,7 @@ class Ear:
         self.answer: Callable[[Told], None] | None = None
 
     def __call__(self, message: Told) -> None:
+        """Take a message, on any thread."""
         self.told.append(message)
         if self.answer is not None:
             self.answer(message)
