@@ -66,6 +66,11 @@ class IrcAdapter:
         await self._ready.wait()
 
     @property
+    def is_ready(self) -> bool:
+        """Whether ``wait_ready`` would return at once."""
+        return self._ready.is_set()
+
+    @property
     def nick(self) -> str:
         """The nick that we have now, which is another than the wanted one while that is taken."""
         return self._session.nick
