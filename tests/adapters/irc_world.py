@@ -74,8 +74,7 @@ class IrcWorld:
     async def go_down(self) -> None:
         """SIGKILL the server; the adapter has seen the end of its stream when this returns."""
         self.server.kill()
-        while self.adapter.is_ready:
-            await asyncio.sleep(0)
+        await self.adapter.wait_lost()
 
     async def come_back(self) -> None:
         """Start it again on the same port; Alice and the bot come back."""

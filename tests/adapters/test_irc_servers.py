@@ -138,9 +138,9 @@ def test_three_hundred_words_of_text_reach_a_channel_in_pieces(tmp_path: Path) -
                 text = " ".join(f"wört{n}" for n in range(300))
                 await world.adapter.send(outbound(Target("irc", "a", ROOM, "channel"), text))
                 heard = await world.hear(1)
-                while len("".join(heard)) < len(text):
+                while len(" ".join(heard)) < len(text):
                     heard += await world.hear(1)
-                assert "".join(heard) == text
+                assert " ".join(heard) == text
                 assert len(heard) > 5
                 assert world.adapter.connections == 1
 
@@ -148,19 +148,18 @@ def test_three_hundred_words_of_text_reach_a_channel_in_pieces(tmp_path: Path) -
 
 
 def test_a_kicked_bot_comes_back(tmp_path: Path) -> None:
-    """While out of its channel a send fails plainly, so that the reply is kept; the bot joins again by itself."""
+    """A bot that was kicked out of a channel of its own joins again by itself."""
 
     async def main() -> None:
         with ngircd_server(tmp_path) as server:
-            async with IrcClient.connect(server.host, server.port, "Alice", ROOM) as alice:
-                async with running(adapter := _adapter(server)):
-                    await _ready(adapter)
-                    alice.write(f"KICK {ROOM} Bot")
-                    await alice.wait_for(lambda line: " KICK " in line)
-                    room = outbound(Target("irc", "a", ROOM, "channel"), "here I am")
-                    await alice.wait_for(lambda line: line.startswith(":Bot!") and " JOIN " in line)
-                    await adapter.send(room)
-                    assert await alice.hear("Bot") == ["here I am"]
+            adapter = _adapter(server)
+            async with IrcClient.connect(server.host, server.port, "Alice", ROOM) as alice, running(adapter):
+                await _ready(adapter)
+                alice.write(f"KICK {ROOM} Bot")
+                await alice.wait_for(lambda line: " KICK " in line)
+                await alice.wait_for(lambda line: line.startswith(":Bot!") and " JOIN " in line)
+                await adapter.send(outbound(Target("irc", "a", ROOM, "channel"), "here I am"))
+                assert await alice.hear("Bot") == ["here I am"]
 
     asyncio.run(main())
 
@@ -172,7 +171,7 @@ def test_a_wrong_password_ends_the_run(tmp_path: Path) -> None:
         with ngircd_server(tmp_path, password="right") as server:
             adapter = IrcAdapter(irc_options(server, password="wrong"))
             async with asyncio.timeout(WAIT_S_MAX):
-                with pytest.raises(ConfigError, match="^password: "):
+                with pytest.raises(ConfigError, match=r"^password: "):
                     await adapter.run(RecordingInbox())
             async with running(good := IrcAdapter(irc_options(server, password="right"))):
                 await _ready(good)
