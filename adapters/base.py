@@ -40,10 +40,12 @@ class AcceptReceipt(Protocol):
     @property
     def outcome(self) -> str:
         """accepted, merged, duplicate (all three may be acked) or refused (must not be)."""
+        ...
 
     @property
     def reason(self) -> str | None:
         """Why it was refused."""
+        ...
 
 
 class Inbox(Protocol):
@@ -51,6 +53,7 @@ class Inbox(Protocol):
 
     async def accept(self, event: MessageEvent) -> AcceptReceipt:
         """Return once the message is durable (or refused, or known already). Raises InvalidInputError."""
+        ...
 
 
 class Adapter(Protocol):
@@ -59,14 +62,17 @@ class Adapter(Protocol):
     @property
     def platform(self) -> str:
         """The platform's name as in SessionSource."""
+        ...
 
     @property
     def account(self) -> str:
         """Which account, unique per platform in a gateway; MessageEvent.account of what it accepts."""
+        ...
 
     @property
     def capabilities(self) -> Capabilities:
         """What the platform can do."""
+        ...
 
     @property
     def connected(self) -> bool:
@@ -82,9 +88,11 @@ class Adapter(Protocol):
         Acks a message, or moves its cursor, only after ``accept`` returned. Returning means that the
         source has ended (end of input); raising means that it can't go on.
         """
+        ...
 
     def text_max(self, target: Target) -> int:
         """How much text, in ``capabilities.text_unit``, one message to ``target`` can hold; 0: no limit."""
+        ...
 
     async def send(self, out: Outbound) -> Sent:
         """Send one part and return when the platform has it.
@@ -92,6 +100,8 @@ class Adapter(Protocol):
         Raises SendError: ``permanent``, ``ambiguous`` (it may have arrived) or plain (surely not sent).
         While disconnected, raises a plain SendError at once; the runtime retries.
         """
+        ...
 
     async def typing(self, target: Target) -> None:
         """Show that an answer is being made, where the platform can. Never raises."""
+        ...

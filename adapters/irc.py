@@ -50,6 +50,8 @@ class IrcAdapter:
         self._bucket = TokenBucket(options.lines_per_s, options.burst)
         self._link: IrcLink | None = None
         self._ready = asyncio.Event()
+        self._unlinked = asyncio.Event()
+        self._unlinked.set()
         self._session = IrcSession(options)
         self._events: asyncio.Queue[MessageEvent] = asyncio.Queue(INBOUND_MAX)
 
@@ -64,6 +66,10 @@ class IrcAdapter:
     async def wait_ready(self) -> None:
         """Return once registered, and in each channel that let us in."""
         await self._ready.wait()
+
+    async def wait_lost(self) -> None:
+        """Return once there is no connection."""
+        await self._unlinked.wait()
 
     @property
     def nick(self) -> str:
@@ -131,6 +137,7 @@ class IrcAdapter:
                 options, reader=reader, writer=writer, bucket=self._bucket, said=self._heard, changed=self._changed
             )
             self._link, self._session = link, link.session
+            self._unlinked.clear()
             self.connections += 1
             await link.run()
         except (LinkLostError, OSError) as error:
@@ -138,6 +145,7 @@ class IrcAdapter:
         finally:
             self._link = None
             self._ready.clear()
+            self._unlinked.set()
 
     def _tls(self) -> ssl.SSLContext | None:
         if not self.options.tls:
