@@ -144,10 +144,10 @@ class Batch:
         if turn:
             data["turn"] = turn
         # T5 inside T4: the first attempt is recorded with the debt when it is about to be made anyway.
-        recorded = channel.idempotent
-        if not recorded and channel.up and not self.state.owed and not self.rules.separate_attempt:
+        # Without T5 (idempotent sends) the debt itself counts as the first attempt.
+        recorded = channel.idempotent or (channel.up and not self.state.owed and not self.rules.separate_attempt)
+        if recorded:
             data["attempt"] = 1
-            recorded = True
         self.size += sum(map(len, parts))
         self.lane("delivery/owed", data)
         self.after.append(Deliver(delivery, parts, to, tuple(range(len(parts))), recorded, self.now.time))
@@ -177,11 +177,13 @@ class Batch:
         return not self.lane_events and not self.sessions
 
     def close(self, commit_id: str, lane: LogId, incarnation: int) -> Commit:
-        """The commit of everything drafted."""
-        header = None
-        if not self.lane_head:
-            header = {"version": FORMAT_VERSION, "key": self.state.key, "createdAt": self.now.time}
-        parts = [Part(lane, self.lane_head, tuple(self.lane_events), hot(self.state), header)]
+        """The commit of everything drafted. Session events change nothing that the hot row tells."""
+        parts: list[Part] = []
+        if self.lane_events:
+            header = None
+            if not self.lane_head:
+                header = {"version": FORMAT_VERSION, "id": self.state.key, "createdAt": self.now.time}
+            parts.append(Part(lane, self.lane_head, tuple(self.lane_events), hot(self.state), header))
         bindings: list[Binding] = []
         for session_id, draft in self.sessions.items():
             log = session_log(session_id)

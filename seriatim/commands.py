@@ -32,11 +32,11 @@ def parse_command(text: str, prefix: str) -> tuple[str, str] | None:
     """
     if not prefix or not text.startswith(prefix):
         return None
-    name, _, args = text[len(prefix) :].partition(" ")
-    name = name.strip().lower()
-    if not name.isascii() or not name.isalpha() or len(name) > 32:
+    rest = text[len(prefix) :]
+    name, *args = rest.split(maxsplit=1)[:2] or ("",)
+    if not rest.startswith(name) or not name.isascii() or not name.isalpha() or len(name) > 32:
         return None
-    return name, args.strip()
+    return name.lower(), args[0].strip() if args else ""
 
 
 def _new(batch: Batch, m: Inbound) -> None:
@@ -50,13 +50,15 @@ def _new(batch: Batch, m: Inbound) -> None:
 def _stop(batch: Batch, m: Inbound) -> None:
     state = batch.state
     _accept(batch, m)
-    ran = state.running is not None or state.interrupted is not None
+    ran = state.running is not None or bool(state.interrupted)
     waited = bool(state.queue) and state.queue[0].kind == "human"
     if not ran:
         _abandon_unsent(batch)
     _end_running(batch, "user")
-    if state.interrupted is not None:
-        _drop(batch, state.interrupted.ids, "stop")
+    for held in state.interrupted:
+        _drop(batch, held.ids, "stop")
+    if state.resume_reason is not None:
+        batch.lane("resume/cleared", {})
     if waited:
         _drop(batch, state.queue[0].ids, "stop")
     suspend = ran and batch.rules.stop_suspends
@@ -117,9 +119,9 @@ def _end_running(batch: Batch, why: str) -> None:
 
 
 def _drop_where(batch: Batch, chosen: Callable[[str], bool], reason: str) -> None:
-    held = batch.state.interrupted
-    if held is not None and chosen(held.kind):
-        _drop(batch, held.ids, reason)
+    for held in batch.state.interrupted:
+        if chosen(held.kind):
+            _drop(batch, held.ids, reason)
     for entry in list(batch.state.queue):
         if chosen(entry.kind):
             _drop(batch, entry.ids, reason)

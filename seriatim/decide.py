@@ -13,6 +13,7 @@ from seriatim.commands import COMMANDS, unknown_command
 from seriatim.effects import (
     Ack,
     AckDuplicate,
+    CancelTurn,
     DropDelivery,
     Finished,
     Nack,
@@ -21,10 +22,9 @@ from seriatim.effects import (
     RunTurn,
     SendPart,
 )
-from seriatim.events import Data
+from seriatim.events import Data, mend_text
 from seriatim.inbox import abandon, accepted_data, end_claims, reply_target
-from seriatim.lane import OpenTurn
-from seriatim.lane import OpenTurn
+from seriatim.lane import OpenTurn, Running
 from seriatim.limits import WAITING_MAX
 from seriatim.mail import (
     AttemptWanted,
@@ -37,9 +37,10 @@ from seriatim.mail import (
     PartSettled,
     Recover,
     SlotGranted,
+    TurnBroken,
 )
-from seriatim.queueing import Entry, entry_of, place
-from seriatim.recovery import close_turn, recover
+from seriatim.queueing import authority, entry_of, place
+from seriatim.recovery import close_turn, recover, take_up
 from seriatim.turn import StepOffered, ToolCall, ToolFinished, TurnEnded
 
 FAILED_TEXT: Final = "This message could not be answered ({detail})."
@@ -54,11 +55,11 @@ def decide(batch: Batch, message: Mail) -> None:
 
 
 def _inbound(batch: Batch, m: Inbound) -> None:
-    if m.key:
-        if m.key in batch.keys:
-            batch.after.append(AckDuplicate(m.id))
-            return
-    if len(batch.state.waiting) >= WAITING_MAX:
+    if m.key and m.key in batch.keys:
+        batch.after.append(AckDuplicate(m.id))
+        return
+    waits = not m.command or (m.command == "queue" and bool(m.args))
+    if waits and len(batch.state.waiting) >= WAITING_MAX:
         batch.internal.append(Nack(m.id, "queue_full"))
         return
     if m.key:
@@ -105,26 +106,26 @@ def start_next(batch: Batch) -> None:
         _start(batch, *claim)
 
 
-def _next_claim(batch: Batch) -> tuple[str, tuple[str, ...], bool] | None:
-    """Kind, claims, and whether they include an interrupted turn's; None when nothing should run."""
+def _next_claim(batch: Batch) -> tuple[str, tuple[str, ...], Running | None] | None:
+    """Kind, claims, and the interrupted turn that they take up again; None when nothing should run."""
     state = batch.state
-    held = state.interrupted
     first = state.queue[0] if state.queue else None
-    if held is None:
-        return (first.kind, first.ids, False) if first is not None else None
-    if batch.now.time - held.since <= batch.rules.freshness_ms:
-        return held.kind, held.ids, True
-    # Too old to go on by itself: it waits for the next message, a follow-up together with it (DESIGN §6.2).
-    if first is None:
-        return None
-    if held.kind == "human" and first.kind == "human":
-        return "human", held.ids + first.ids, True
-    return (first.kind, first.ids, False) if held.kind == "human" else (held.kind, held.ids, True)
+    if state.interrupted:
+        oldest_fresh = batch.now.time - batch.rules.freshness_ms
+        for held in state.interrupted:
+            # One that is too old to go on by itself waits for the next message (DESIGN §6.2).
+            if held.since >= oldest_fresh or (first is not None and held.kind != "human"):
+                return held.kind, held.ids, held
+        if first is not None and first.kind == "human":
+            # Then it is claimed together with that message, unless that is someone else's to speak for.
+            held = state.interrupted[0]
+            equal = authority(state.waiting[held.ids[0]].data) == first.auth
+            return "human", held.ids + first.ids if equal else held.ids, held
+    return None if first is None else (first.kind, first.ids, None)
 
 
-def _start(batch: Batch, kind: str, ids: tuple[str, ...], resumed: bool) -> None:
+def _start(batch: Batch, kind: str, ids: tuple[str, ...], held: Running | None) -> None:
     state = batch.state
-    held = state.interrupted if resumed else None
     if _lifts_suspension(batch, kind, ids):
         batch.bind_new("suspended", "suspended")
     session = state.session
@@ -145,12 +146,14 @@ def _start(batch: Batch, kind: str, ids: tuple[str, ...], resumed: bool) -> None
         },
     )
     start: Data = {"turn": number, "claims": list(ids)}
-    resumed_from = held.turn if held is not None else None
-    if resumed_from is not None:
-        start["resumedFrom"] = resumed_from
+    resumed_from = None
+    told: tuple[str, ...] = ()
+    if held is not None and held.session == session.id:
+        start["resumedFrom"] = resumed_from = held.turn
+        told = held.ids
     batch.session("turn/start", start)
-    told = held.ids if held is not None and held.session == session.id else ()
     for data, time in claims:
+        batch.size += len(data["text"])
         if data["id"] not in told:  # a resumed turn repeats no user message
             batch.session("user/message", _user_message(number, data, time))
     batch.session("step/start", {"turn": number, "step": 1})
@@ -189,9 +192,7 @@ def _step_offered(batch: Batch, m: StepOffered) -> None:
     if turn is None:
         return
     asked = [{"id": call.id} for call in (*m.calls, *m.later)]
-    batch.session(
-        "assistant/message", {"turn": turn.number, "step": turn.step, "text": m.text, "calls": asked}
-    )
+    batch.session("assistant/message", {"turn": turn.number, "step": turn.step, "text": m.text, "calls": asked})
     _record_calls(batch, turn, m.calls)
     batch.after.append(ReleaseCalls(m.generation, tuple(call.id for call in m.calls)))
 
@@ -240,21 +241,34 @@ def _turn_ended(batch: Batch, m: TurnEnded) -> None:
     if m.reason == "interrupted":
         return  # the runner went away with the process: the turn stays open for the next start
     to = reply_target(batch, running.ids[0])
-    text = m.text if m.reason == "completed" else None
+    text, mended = (None, False) if m.reason != "completed" or m.text is None else mend_text(m.text)
+    detail = None if m.detail is None else mend_text(m.detail)[0]
     if text is not None and state.session is not None and state.session.open is not None:
-        _final_message(batch, m, text, state.session.open.number, state.session.open.step)
-    close_turn(batch, m.reason, m.detail)
+        _final_message(batch, m, text, mended)
+    close_turn(batch, m.reason, detail)
     end_claims(batch, m.reason, text)
     if m.reason in ("failed", "timeout"):
-        batch.owe(FAILED_TEXT.format(detail=m.detail or m.reason), to, running.turn)
+        batch.owe(FAILED_TEXT.format(detail=detail or m.reason), to, running.turn)
     else:
-        batch.owe(text or "", to, running.turn, m.detail or "empty")
+        batch.owe(text or "", to, running.turn, detail or "empty")
     batch.return_slot()
     start_next(batch)
 
 
-def _final_message(batch: Batch, m: TurnEnded, text: str, turn: int, step: int) -> None:
-    data: Data = {"turn": turn, "step": step, "text": text}
+def _turn_broken(batch: Batch, m: TurnBroken) -> None:
+    running = batch.state.running
+    if running is not None and running.generation == m.generation:
+        batch.after.append(CancelTurn(m.generation, m.detail))
+        _turn_ended(batch, TurnEnded(m.turn, m.generation, "failed", None, detail=m.detail))
+
+
+def _final_message(batch: Batch, m: TurnEnded, text: str, mended: bool) -> None:
+    part = batch.state.session
+    assert part is not None
+    assert part.open is not None
+    data: Data = {"turn": part.open.number, "step": part.open.step, "text": text}
+    if mended:
+        data["mended"] = True
     if m.usage is not None:
         data["usage"] = _usage(m.usage)
     if m.finish is not None:
@@ -278,15 +292,18 @@ def _camel(name: str) -> str:
 def _attempt_wanted(batch: Batch, m: AttemptWanted) -> None:
     """T5: record the attempt, then let the part be sent; marked when an earlier one may have arrived."""
     owed = batch.state.owed.get(m.delivery)
-    if owed is None or owed.states[m.part].done:
-        batch.internal.append(DropDelivery(None if owed is None else owed.target, m.delivery))
+    if owed is None:
+        batch.internal.append(DropDelivery(None, m.delivery))
         return
     part = owed.states[m.part]
-    if part.attempts - part.failures >= batch.rules.attempts_ambiguous_max:
+    if part.done:
+        batch.after.append(take_up(owed))  # this part is through, others are still due
+        return
+    if part.doubts >= batch.rules.attempts_ambiguous_max:
         abandon(batch, owed, m.part, "too many attempts of unknown outcome")
         return
     data: Data = {"id": m.delivery, "part": m.part, "n": part.attempts + 1 + part.first}
-    marked = part.doubtful
+    marked = part.doubts > 0 and not batch.now.channel(owed.target).idempotent
     if marked:
         data["marked"] = True
     batch.lane("delivery/attempt", data)
@@ -305,7 +322,11 @@ def _part_settled(batch: Batch, m: PartSettled) -> None:
 
 def _part_failed(batch: Batch, m: PartFailed) -> None:
     owed = batch.state.owed.get(m.delivery)
-    if owed is not None and not owed.states[m.part].done:
+    if owed is None:
+        return
+    part = owed.states[m.part]
+    # Told twice, or of an attempt that has no record: it must not clear the doubt about another one.
+    if not part.done and not part.last_failed and part.doubts > 0:
         batch.lane("delivery/failed", {"id": m.delivery, "part": m.part, "reason": m.reason})
 
 
@@ -343,6 +364,7 @@ _RULES: Final[dict[type[Any], Callable[[Batch, Any], None]]] = {
     StepOffered: _step_offered,
     ToolFinished: _tool_finished,
     TurnEnded: _turn_ended,
+    TurnBroken: _turn_broken,
     AttemptWanted: _attempt_wanted,
     PartSettled: _part_settled,
     PartFailed: _part_failed,

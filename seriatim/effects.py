@@ -129,10 +129,15 @@ class SendPart:
 
 @value
 class DropDelivery:
-    """The delivery is over or not to be sent: forget it. ``target`` is None when nobody knows any more."""
+    """Parts of the delivery are not to be sent: those from ``first`` on; from 0 on, forget it.
+
+    An earlier part that is on its way stays owed: its end is still to be told. ``target`` is None when
+    nobody knows any more.
+    """
 
     target: Target | None
     delivery: str
+    first: int = 0
 
 
 @value

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from typing import Any
 
-from attrs import Factory, define, evolve
+from attrs import Factory, define
 
 from seriatim.batch import Batch, Now, Rules
 from seriatim.commits import Commit, Durable, Outcome, Refused, Unknown
@@ -19,11 +20,12 @@ from seriatim.errors import (
     BindingMismatchError,
     CommitTooLargeError,
     HeadMismatchError,
+    InvalidInputError,
     KeysTakenError,
     OwnershipLostError,
     SeriatimError,
 )
-from seriatim.events import lane_log
+from seriatim.events import DEPTH_MAX, lane_log
 from seriatim.lane import LaneState
 from seriatim.limits import (
     COMMIT_BYTES_MAX,
@@ -33,11 +35,22 @@ from seriatim.limits import (
     STASH_BYTES_MAX,
     STASH_MESSAGES_MAX,
 )
-from seriatim.mail import LAZY, Inbound, Mail, PartAbandoned, PartFailed, PartSettled
-from seriatim.turn import TurnEnded
+from seriatim.mail import (
+    LAZY,
+    DrainTimedOut,
+    Inbound,
+    Mail,
+    PartAbandoned,
+    PartFailed,
+    PartSettled,
+    Recover,
+    TurnBroken,
+)
+from seriatim.turn import StepOffered, ToolFinished, TurnEnded
 
 LAZY_WINDOW_MS = 200
 _REPEATABLE = frozenset({Inbound, PartSettled, PartAbandoned})
+_ONCE = frozenset({PartFailed, StepOffered, ToolFinished, TurnEnded, DrainTimedOut, TurnBroken})
 
 
 @define
@@ -48,7 +61,8 @@ class Out:
     ``slots_back``: turn slots taken for turns that didn't start. ``commit``: offer it to the writer.
     ``wake_at``: call ``tick`` then (epoch ms), None when nothing waits for time. ``stale``: the logs are
     not what the gate believed: the incarnation must end and its successor fold them again. ``lost``: a newer
-    owner has taken over. ``failed``: a kept message that raises; the incarnation must end.
+    owner has taken over. ``failed``: a kept message that raises; the incarnation must end. After these three
+    the gate only collects mail for its successor.
     """
 
     effects: list[tuple[Permit, Effect]] = Factory(list)
@@ -85,6 +99,9 @@ class Gate:
         self._retry_at: int | None = None
         self._refusals = 0
         self._alone = 0
+        self._unknown = False
+        self._over = False
+        self._absent = False
 
     # --- the three doors -------------------------------------------------------------------------------
 
@@ -115,15 +132,18 @@ class Gate:
         if type(outcome) is Durable:
             self._in_flight = self._batch = None
             self._refusals = 0
+            self._unknown = False
             self._last_durable = commit.id
             self._release(batch, commit.id, out)
             self._advance(now, out)
         elif type(outcome) is Unknown:
             # Staged state and effects stay; the same commit is offered again and finds itself, or is written.
+            self._unknown = True
             self._back_off(now)
         else:
             assert type(outcome) is Refused
             self._in_flight = self._batch = None
+            self._unknown = False
             out.slots_back += batch.slots_taken
             self._refused(outcome, now, out)
         out.wake_at = self._wake_at()
@@ -133,7 +153,8 @@ class Gate:
         """Time has come for what ``wake_at`` named; harmless at any time."""
         out = Out()
         if self._in_flight is not None:
-            if self._retry_at is not None and now.time >= self._retry_at:
+            # Only after an Unknown: a second copy of a commit in flight could land after the first was refused.
+            if self._unknown and self._retry_at is not None and now.time >= self._retry_at:
                 self._retry_at = None
                 out.commit = self._in_flight
         else:
@@ -151,6 +172,11 @@ class Gate:
         """Whether nothing is in flight, stashed, lazy or kept: ``durable`` is all there is."""
         return not (self._in_flight or self._stash or self._lazy or self._kept)
 
+    @property
+    def over(self) -> bool:
+        """Whether the incarnation has to end."""
+        return self._over
+
     def holds(self, kind: type[Mail]) -> bool:
         """Whether a message of ``kind`` still waits to be decided."""
         return any(type(m) is kind for m in (*self._stash, *self._kept))
@@ -160,15 +186,19 @@ class Gate:
 
         What is in flight may be durable or not: only what is harmless to decide twice is told again.
         """
-        in_flight = [m for m in self._mail if type(m) in _REPEATABLE]
         undecided = (*self._kept, *self._lazy, *self._stash)
-        return [*in_flight, *(m for m in undecided if type(m) in _REPEATABLE or type(m) is PartFailed)]
+        if self._absent:
+            undecided = (*self._mail, *undecided)
+            in_flight = []
+        else:
+            in_flight = [m for m in self._mail if type(m) in _REPEATABLE]
+        return [*in_flight, *(m for m in undecided if type(m) in _REPEATABLE or type(m) in _ONCE)]
 
     # --- batches ---------------------------------------------------------------------------------------
 
     def _advance(self, now: Now, out: Out) -> None:
         """Decide what waits into the next commit, until one is in flight or nothing waits."""
-        while self._in_flight is None and out.failed is None and self._due(now):
+        while self._in_flight is None and not self._over and self._due(now):
             mail = self._gather(now)
             batch, mail = self._decide(mail, now, out)
             if batch is None:
@@ -183,18 +213,26 @@ class Gate:
     def _due(self, now: Now) -> bool:
         if self._stash:
             return True
-        if self._kept and (self._retry_at is None or now.time >= self._retry_at):
+        if self._kept_due(now):
             return True
         return self._lazy_at is not None and now.time >= self._lazy_at
 
+    def _kept_due(self, now: Now) -> bool:
+        kept = self._kept
+        if not kept:
+            return False
+        # Nothing is decided before a recovery: a dead incarnation's turn would pass for a running one.
+        return self._retry_at is None or now.time >= self._retry_at or type(kept[0]) is Recover
+
     def _gather(self, now: Now) -> list[Mail]:
         """The mail of the next commit: kept mail that is due, lazy mail, then the stash up to the bounds."""
-        mail: list[Mail] = []
-        if self._kept and (self._retry_at is None or now.time >= self._retry_at):
-            mail, self._kept, self._retry_at = self._kept, [], None
         if self._lazy:
-            mail.extend(self._lazy)
+            self._put_back(self._lazy)
             self._lazy, self._lazy_at = [], None
+        if self._kept_due(now):
+            self._put_back(self._kept)
+            self._kept, self._retry_at = [], None
+        mail: list[Mail] = []
         size = 0
         stash = self._stash
         count_max = COMMIT_MESSAGES_MAX
@@ -224,8 +262,13 @@ class Gate:
                         out.internal.append(Nack(message.id, f"error: {type(error).__name__}"))
                     else:
                         out.failed = error
+                        self._over = True
                     break
+                if batch.size > COMMIT_BYTES_MAX and index + 1 < len(mail):
+                    self._put_back(mail[index + 1 :])
+                    return batch, mail[: index + 1]
                 if len(batch.sessions) > COMMIT_SESSIONS_MAX:
+                    assert index, "one message touches more sessions than a commit may"
                     out.slots_back += batch.slots_taken
                     self._put_back(mail[index:])
                     mail = mail[:index]
@@ -255,14 +298,17 @@ class Gate:
                     out.internal.append(AckDuplicate(message.id))
                 else:
                     again.append(message)
-            self._put_back(again)
+            if len(again) < len(mail):
+                self._put_back(again)
+            else:
+                self._unavailable(mail, now, out)
         elif isinstance(error, (HeadMismatchError, BindingMismatchError)):
             self._mail = mail
-            out.stale = True
+            self._over = self._absent = out.stale = True
             return
         elif isinstance(error, OwnershipLostError):
             self._mail = mail
-            out.lost = True
+            self._over = self._absent = out.lost = True
             return
         elif error.repeatable:
             self._unavailable(mail, now, out)
@@ -271,21 +317,21 @@ class Gate:
         self._advance(now, out)
 
     def _hopeless(self, mail: list[Mail], error: SeriatimError, out: Out) -> None:
-        """Repeating can't help: decide the messages one by one; one that can't be kept alone is refused.
-
-        A reply that can't be kept ends its turn as failed, with a small text.
-        """
+        """Repeating can't help: decide the messages one by one; a turn whose word can't be kept ends as failed."""
         if len(mail) > 1:
             self._alone = len(mail)
             self._put_back(mail)
             return
         message = mail[0]
-        reason = "too_large" if isinstance(error, CommitTooLargeError) else "can't be stored"
+        why = "too large" if isinstance(error, CommitTooLargeError) else "malformed"
         if type(message) is Inbound:
-            out.internal.append(Nack(message.id, reason))
-        elif type(message) is TurnEnded and message.reason == "completed":
-            self._put_back([evolve(message, reason="failed", text=None, detail=f"the reply is {reason}")])
+            out.internal.append(Nack(message.id, why.replace(" ", "_")))
+        elif type(message) is TurnEnded and message.detail != (detail := f"the reply was {why}"):
+            self._put_back([TurnEnded(message.turn, message.generation, "failed", None, detail=detail)])
+        elif type(message) is StepOffered or type(message) is ToolFinished:
+            self._put_back([TurnBroken(message.turn, message.generation, f"what a tool did was {why}")])
         else:
+            self._over = True
             out.failed = error
 
     def _unavailable(self, mail: list[Mail], now: Now, out: Out) -> None:
@@ -320,8 +366,24 @@ class Gate:
 
 
 def _size(message: Mail) -> int:
-    if type(message) is Inbound:
+    """Roughly what the message adds to a commit, in bytes; the store has the exact bound."""
+    if isinstance(message, Inbound):
         return message.size
-    if type(message) is TurnEnded:
+    if isinstance(message, TurnEnded):
         return len(message.text or "")
+    if isinstance(message, StepOffered):
+        return len(message.text) + sum(_weight(call.args) for call in (*message.calls, *message.later))
+    if isinstance(message, ToolFinished):
+        return _weight(message.content)
     return 0
+
+
+def _weight(content: Any, depth: int = 0) -> int:
+    if type(content) is str:
+        return len(content)
+    if depth < DEPTH_MAX:
+        if type(content) is dict:
+            return sum(_weight(key) + _weight(inner, depth + 1) for key, inner in content.items())
+        if type(content) is list:
+            return sum(_weight(inner, depth + 1) for inner in content)
+    return 8

@@ -69,4 +69,5 @@ def abandon(batch: Batch, owed: Owed, first: int, reason: str) -> None:
     for part in range(first, len(owed.states)):
         if not owed.states[part].done:
             batch.lane("delivery/abandoned", {"id": owed.id, "part": part, "reason": reason})
-    batch.after.append(DropDelivery(owed.target, owed.id))
+    begun = owed.id in batch.state.owed  # an earlier part is on its way
+    batch.after.append(DropDelivery(owed.target, owed.id, first if begun else 0))

@@ -57,7 +57,10 @@ def parse_session_key(text: str) -> SessionKey:
         raise InvalidInputError("session_key", "not a canonical lane key")
     platform, chat_type, scope, account, chat_id, thread_id, participant = map(_unescape, parts)
     shared = chat_type != "dm" and not participant
-    return SessionKey(platform, chat_type, scope, account, chat_id, thread_id, participant, shared)
+    key = SessionKey(platform, chat_type, scope, account, chat_id, thread_id, participant, shared)
+    if key.canonical != text:
+        raise InvalidInputError("session_key", "not a canonical lane key")
+    return key
 
 
 @frozen

@@ -23,7 +23,8 @@ else:
 
 @value
 class Inbound:
-    """A message at the door. ``id``: its inbox id, fresh. ``key``: its unique key, or "" without one.
+    """A message at the door. ``id``: its inbox id, fresh. ``key``: its unique key, or "" without one
+    (then a successor that gets it again must know from the log whether it was accepted).
 
     ``command``: the command's name when the text is one (without prefix), ``args`` what follows it.
     ``size``: characters of its text, for the stash's bound. ``by_receipt``: no adapter serves its account, the
@@ -54,6 +55,15 @@ class Recover:
 @frozen
 class SlotGranted:
     """A turn slot for this lane; it is given back if no turn starts."""
+
+
+@frozen
+class TurnBroken:
+    """From the gate: what the running turn said can't be made durable; it ends as failed."""
+
+    turn: int
+    generation: int
+    detail: str
 
 
 @frozen
@@ -110,6 +120,7 @@ Mail = (
     | StepOffered
     | ToolFinished
     | TurnEnded
+    | TurnBroken
     | AttemptWanted
     | PartSettled
     | PartFailed

@@ -57,7 +57,7 @@ class SessionSource:
     """
 
     platform: Platform = field(converter=lambda p: p if isinstance(p, Platform) else Platform(p))
-    chat_id: str = field(default="", converter=str)
+    chat_id: str = field(default="", converter=lambda chat_id: "" if chat_id is None else str(chat_id))
     chat_name: str | None = None
     chat_type: ChatType = "dm"
     user_id: str | None = None
@@ -74,7 +74,8 @@ class SessionSource:
 
     def __attrs_post_init__(self) -> None:
         _check_id("chat_id", self.chat_id)
-        if not self.chat_type or len(self.chat_type) > ID_CHARS_MAX:
+        _check_id("chat_type", self.chat_type)
+        if not self.chat_type:
             raise InvalidInputError("chat_type", "a short text is needed")
         for name in _OPTIONAL_TEXTS:
             value = getattr(self, name)

@@ -23,6 +23,8 @@ def recover(batch: Batch, message: Recover) -> None:
     """The crash plan of an incarnation, as drafts and effects. The caller starts the next turn."""
     state = batch.state
     running = state.running
+    for owed in state.owed.values():
+        batch.after.append(take_up(owed))
     if running is not None and running.generation != message.live_generation:
         close_turn(batch, "interrupted")
         batch.lane("inbox/interrupted", {"ids": list(running.ids), "generation": running.generation})
@@ -30,8 +32,6 @@ def recover(batch: Batch, message: Recover) -> None:
             _give_up(batch, running)
         elif state.resume_reason is None:
             batch.lane("resume/marked", {"reason": message.reason})
-    for owed in state.owed.values():
-        batch.after.append(_take_up(owed))
 
 
 def _give_up(batch: Batch, running: Running) -> None:
@@ -42,7 +42,8 @@ def _give_up(batch: Batch, running: Running) -> None:
     batch.owe(GIVEN_UP_TEXT.format(times=INTERRUPTIONS_MAX), to)
 
 
-def _take_up(owed: Owed) -> Deliver:
+def take_up(owed: Owed) -> Deliver:
+    """What delivery has to do about a debt that it may not know."""
     due = tuple(i for i, part in enumerate(owed.states) if not part.done)
     return Deliver(owed.id, owed.texts, owed.target, due, False, owed.since)
 
