@@ -340,7 +340,8 @@ class SupervisorActor(PooledActor):
         _log.warning("a lane is folded again: %s", message.why)
         ref = lane.ref
         self._bury(lane)
-        self._inherit(lane, self._leftover(lane))
+        # The turn goes on, so its words count too.
+        lane.held.extendleft(reversed(self._leftover(lane)))
         lane.live_generation = message.live_generation
         self._ports.slots.give_back_all(lane.key, but=1 if message.live_generation else 0)
         ref.stop()  # after the mail that it still has, which it sends back to us
