@@ -5,8 +5,21 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from typing import Any
 
-__all__ = ["LoopTimer", "SystemClock"]
+from seriatim.actors.refs import Ref
+from seriatim.clock import Clock, Timer
+
+__all__ = ["LoopTimer", "SystemClock", "signal_later"]
+
+
+def signal_later(clock: Clock, delay_ms: float, ref: Ref[Any], message: object) -> Timer:
+    """Send runtime mail after a while; lost, as any signal, if the actor is dead by then."""
+
+    def fire() -> None:
+        ref.signal(message)
+
+    return clock.call_later(delay_ms, fire)
 
 
 class LoopTimer:

@@ -14,8 +14,9 @@ from typing import Any, Protocol
 
 from attrs import Factory, define, frozen
 
+from seriatim.actors.clockwork import signal_later
 from seriatim.actors.pooled import PooledActor
-from seriatim.actors.refs import Ref
+from seriatim.actors.refs import Ref, ref_of
 from seriatim.clock import Clock
 from seriatim.effects import Deliver, DropDelivery, SendPart
 from seriatim.errors import SendError
@@ -43,9 +44,11 @@ class Sender(Protocol):
 
     def send(self, out: Outbound, done: Callable[[SendDone], None]) -> None:
         """Begin to send; call ``done`` once, on any thread."""
+        ...
 
     def channel(self, target: Target) -> Channel:
         """The way to ``target`` as of now."""
+        ...
 
 
 @frozen
@@ -217,8 +220,11 @@ class DeliveryActor(PooledActor):
             f"{effect.delivery}.{part}",
             attempt,
         )
-        ref: Ref[Any] = self.actor_ref  # type: ignore[assignment]
-        self._sender.send(out, lambda done: ref.signal(done) and None)
+        self._sender.send(out, self._sent)
+
+    def _sent(self, done: SendDone) -> None:
+        """What the sender calls, on whichever thread."""
+        ref_of(self).signal(done)
 
     def _done(self, message: SendDone) -> None:
         known = self._jobs.get(message.delivery)
@@ -253,8 +259,7 @@ class DeliveryActor(PooledActor):
 
     def _rest(self, chat_id: str, chat: _Chat, wait_ms: float) -> None:
         chat.resting = True
-        ref: Ref[Any] = self.actor_ref  # type: ignore[assignment]
-        self._clock.call_later(wait_ms, lambda: ref.signal(_Retry(chat_id)) and None)
+        signal_later(self._clock, wait_ms, ref_of(self), _Retry(chat_id))
 
 
 def _chat_of(target: Target) -> str:

@@ -12,11 +12,12 @@ from typing import Any
 
 from attrs import frozen
 
+from seriatim.actors.clockwork import signal_later
 from seriatim.actors.delivery import Deliveries
 from seriatim.actors.persistence import CommitPort
 from seriatim.actors.pooled import PooledActor
 from seriatim.actors.receipts import Receipts
-from seriatim.actors.refs import Ref
+from seriatim.actors.refs import Ref, ref_of
 from seriatim.actors.slots import TurnSlots
 from seriatim.actors.transcript import Transcript
 from seriatim.actors.turns import TurnRunner
@@ -199,7 +200,7 @@ class SessionActor(PooledActor):
             self._granted = 0
         if out.commit is not None:
             self._offered = out.commit
-            self._ports.writer.offer(out.commit, self.actor_ref)  # type: ignore[arg-type]
+            self._ports.writer.offer(out.commit, ref_of(self))
         if out.wake_at is not None:
             self._arm(out.wake_at)
         if out.stale or out.lost:
@@ -240,8 +241,7 @@ class SessionActor(PooledActor):
                 return
             self._timer.cancel()
         self._timer_at = at
-        ref: Ref[Any] = self.actor_ref  # type: ignore[assignment]
-        self._timer = self._ports.clock.call_later(max(0, at - self._now.time), lambda: ref.signal(_TICK) and None)
+        self._timer = signal_later(self._ports.clock, max(0, at - self._now.time), ref_of(self), _TICK)
 
     def _take_slot(self) -> bool:
         if self._granted:
@@ -250,7 +250,7 @@ class SessionActor(PooledActor):
         return self._ports.slots.try_take(self.key)
 
     def _want_slot(self, permit: Permit | None, effect: WantSlot) -> None:
-        self._ports.slots.want(self.key, self.actor_ref)  # type: ignore[arg-type]
+        self._ports.slots.want(self.key, ref_of(self))
 
     def _return_slot(self, permit: Permit | None, effect: ReturnSlot) -> None:
         self._ports.slots.give_back(self.key)
@@ -289,7 +289,7 @@ class SessionActor(PooledActor):
         self._ports.runner.release(self.key, effect.generation, effect.calls)
 
     def _proceed(self, permit: Permit | None, effect: Proceed) -> None:
-        self._ports.runner.proceed(self.key, effect.generation, effect.calls)
+        self._ports.runner.proceed(self.key, effect.generation, effect.call_id)
 
     def _deliver(self, permit: Permit | None, effect: Deliver) -> None:
         assert permit is not None

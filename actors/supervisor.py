@@ -13,11 +13,12 @@ from typing import Any, Literal
 
 from attrs import Factory, define, frozen
 
+from seriatim.actors.clockwork import signal_later
 from seriatim.actors.loading import LaneRead, LaneReader, LaneUnreadable, ReadLane
 from seriatim.actors.persistence import Fence, Fenced
 from seriatim.actors.pooled import PooledActor
 from seriatim.actors.receipts import Receipts
-from seriatim.actors.refs import Crash, Ref
+from seriatim.actors.refs import Crash, Ref, ref_of
 from seriatim.actors.session import Ending, LanePorts, Passivate, Passivated, SessionActor, Stay
 from seriatim.actors.slots import TurnSlots
 from seriatim.actors.system import ActorSystem
@@ -160,42 +161,44 @@ class SupervisorActor(PooledActor):
         self._incarnations = 0
         self._lane_ports: LanePorts | None = None
         self.restarts = 0
+        self._rules: dict[type[Any], Callable[[Any], None]] = {
+            Route: self._route,
+            Awaken: self._awaken,
+            Fenced: self._fenced,
+            LaneRead: self._read,
+            LaneUnreadable: self._unreadable,
+            LaneCrashed: self._lane_crashed,
+            Ending: self._ending,
+            PassivateLane: self._passivate,
+            Passivated: self._passivated,
+            Stay: self._stay,
+            _RestartDue: self._restart_due,
+            DrainTimedOut: self._to_all,
+        }
 
     def on_start(self) -> None:
         """Get the lanes' ports, which need this actor's ref."""
-        self._lane_ports = self._ports.lane_ports(self.actor_ref)  # type: ignore[arg-type]
+        self._lane_ports = self._ports.lane_ports(ref_of(self))
 
     def on_receive(self, message: Any) -> None:
         """Each message has its method."""
-        kind = type(message)
-        if kind is Route:
-            self._route(message)
-        elif kind is Awaken:
-            if message.key not in self._lanes:
-                self._activate(_Lane(message.key, 0, "reading"))
-        elif kind is Fenced:
-            self._fenced(message)
-        elif kind is LaneRead:
-            self._read(message)
-        elif kind is LaneUnreadable:
-            self._unreadable(message)
-        elif kind is LaneCrashed:
-            self._crashed(message.crash)
-        elif kind is Ending:
-            self._ending(message)
-        elif kind is PassivateLane:
-            self._passivate(message)
-        elif kind is Passivated:
-            self._passivated(message)
-        elif kind is Stay:
-            self._stay(message)
-        elif kind is _RestartDue:
-            lane = self._lanes.get(message.key)
-            if lane is not None and lane.incarnation == message.incarnation and lane.state == "backing off":
-                self._fence(lane)
-        elif kind is DrainTimedOut:
-            for ref in self._ports.directory.live.values():
-                ref.signal(message)
+        self._rules[type(message)](message)
+
+    def _awaken(self, message: Awaken) -> None:
+        if message.key not in self._lanes:
+            self._activate(_Lane(message.key, 0, "reading"))
+
+    def _lane_crashed(self, message: LaneCrashed) -> None:
+        self._crashed(message.crash)
+
+    def _restart_due(self, message: _RestartDue) -> None:
+        lane = self._lanes.get(message.key)
+        if lane is not None and lane.incarnation == message.incarnation and lane.state == "backing off":
+            self._fence(lane)
+
+    def _to_all(self, message: DrainTimedOut) -> None:
+        for ref in self._ports.directory.live.values():
+            ref.signal(message)
 
     # --- mail to lanes that are not live ---------------------------------------------------------------
 
@@ -238,7 +241,7 @@ class SupervisorActor(PooledActor):
         self._incarnations += 1
         lane.incarnation = self._incarnations
         lane.state = "fencing"
-        self._ports.writer.tell(Fence(lane_log(lane.key), lane.incarnation, self.actor_ref))  # type: ignore[arg-type]
+        self._ports.writer.tell(Fence(lane_log(lane.key), lane.incarnation, ref_of(self)))
 
     def _fenced(self, message: Fenced) -> None:
         lane = self._lanes.get(message.lane.removeprefix("lane:"))
@@ -248,7 +251,7 @@ class SupervisorActor(PooledActor):
     def _ask_to_read(self, lane: _Lane) -> None:
         lane.state = "reading"
         ids = frozenset(m.id for m in lane.held if type(m) is Inbound) if self.restarts else frozenset()
-        self._ports.reader.tell(ReadLane(lane.key, lane.incarnation, ids, self.actor_ref))  # type: ignore[arg-type]
+        self._ports.reader.tell(ReadLane(lane.key, lane.incarnation, ids, ref_of(self)))
 
     def _read(self, message: LaneRead) -> None:
         lane = self._lanes.get(message.key)
@@ -320,9 +323,8 @@ class SupervisorActor(PooledActor):
             return
         lane.state = "backing off"
         wait = RESTART_MS[min(lane.crashes - 1, len(RESTART_MS) - 1)]
-        ref: Ref[Any] = self.actor_ref  # type: ignore[assignment]
         due = _RestartDue(lane.key, lane.incarnation)
-        self._ports.clock.call_later(wait, lambda: ref.signal(due) and None)
+        signal_later(self._ports.clock, wait, ref_of(self), due)
 
     def _judge(self, lane: _Lane, message: Inbound, error: BaseException) -> list[Any]:
         """A message that kills its lane is tried once more, then refused with its reason."""

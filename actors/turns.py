@@ -38,21 +38,27 @@ class TurnRunner(Protocol):
 
         Exactly one TurnEnded is told, last, whatever happens.
         """
+        ...
 
     def cancel(self, lane: str, generation: int, why: str) -> None:
         """The turn's answer is no longer wanted; its TurnEnded (aborted) comes when it has unwound."""
+        ...
 
     def release(self, lane: str, generation: int, calls: tuple[str, ...]) -> None:
         """The commit that explains these calls is durable (T2, or the T3 whose ``next`` they were): run them."""
+        ...
 
     def proceed(self, lane: str, generation: int, call_id: str) -> None:
         """The commit with this call's result is durable (T3): the agent may go on."""
+        ...
 
     def evict(self, lane: str) -> int:
         """Begin the soft release of the lane's idle warm agent; its logical bytes, 0 if none or in use."""
+        ...
 
     async def close(self, grace_s: float) -> None:
         """Interrupt all turns, give them ``grace_s`` seconds to unwind, then clean warm agents up."""
+        ...
 
 
 class _Running:

@@ -226,7 +226,7 @@ def _tool_finished(batch: Batch, m: ToolFinished) -> None:
         step = turn.step
         batch.session("step/end", {"turn": turn.number, "step": step})
         batch.session("step/start", {"turn": turn.number, "step": step + 1})
-    batch.after.append(Proceed(m.generation, (m.call_id,)))
+    batch.after.append(Proceed(m.generation, m.call_id))
     if m.next:
         batch.after.append(ReleaseCalls(m.generation, tuple(call.id for call in m.next)))
 

@@ -79,11 +79,7 @@ def encode_events(log: int, first: int, events: Sequence[Event]) -> tuple[list[A
         text = to_json(data)
         columns += (kind, time, text)
         pieces.append(f"{kind}\n{time}\n{text}")
-        if (
-            event.source_event_seqs is not None
-            or event.surface_op is not None
-            or event.ignorable is not False
-        ):
+        if event.source_event_seqs is not None or event.surface_op is not None or event.ignorable is not False:
             fields = _encode_rare(seq - first, event)
             rare.append(fields)
             pieces.append(rare_text(fields))

@@ -87,7 +87,7 @@ def test_a_slow_pass_ends_early() -> None:
 
 
 def test_the_hand_off_comes_in_a_pass_and_at_its_end() -> None:
-    """handoff is called every so many activations and at the end of each pass, on the loop's thread."""
+    """Handoff is called every so many activations and at the end of each pass, on the loop's thread."""
 
     async def body(system: ActorSystem) -> None:
         calls: list[int] = []
@@ -102,7 +102,7 @@ def test_the_hand_off_comes_in_a_pass_and_at_its_end() -> None:
 
 
 def test_a_failing_hand_off_does_not_stop_the_pass(caplog: pytest.LogCaptureFixture) -> None:
-    """handoff may raise: it is logged, and the actors go on."""
+    """Handoff may raise: it is logged, and the actors go on."""
 
     def clumsy() -> None:
         raise RuntimeError("clumsy")

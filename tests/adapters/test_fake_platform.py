@@ -10,9 +10,9 @@ from typing import Literal
 import pytest
 from attrs import define
 
-from seriatim.adapters.base import Capabilities, Sent
+from seriatim.adapters.base import Capabilities
 from seriatim.errors import SendError
-from seriatim.model import Target
+from seriatim.model import Sent, Target
 from seriatim.testing.adapter_contract import AdapterContract, Place, RecordingInbox, outbound, running
 from seriatim.testing.fake_platform import FakePlatform, Fault
 
