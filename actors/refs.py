@@ -55,8 +55,8 @@ class DeadLetter:
         ref: whom it was for.
         message: the message.
         reason: "stopped": it stood behind a stop; "late": sent from another thread while the actor died; "closed":
-            its dispatcher was closed. (The reasons "refused", an ActorDeadError raised to the teller, and "signal", a signal
-            to the dead, are only counted: the sender knows.)
+            its dispatcher was closed. Two more reasons are only counted, because the sender knows: "refused", an
+            ActorDeadError raised to the teller, and "signal", a signal to the dead.
     """
 
     ref: Ref[Any]
@@ -124,7 +124,9 @@ class Ref(pykka.ActorRef[A]):
                 return False
         return True
 
-    @overload
+    # Without block, Pykka's overloads leave open what ask returns, and its stop() blocks. Here ask() is typed as what it
+    # gives, and stop() never blocks unless told to: hence what the checkers are told to overlook.
+    @overload  # pyright: ignore[reportIncompatibleMethodOverride]
     def ask(self, message: Any, *, block: Literal[False], timeout: float | None = None) -> PooledFuture[Any]: ...
     @overload
     def ask(self, message: Any, *, block: Literal[True] = True, timeout: float | None = None) -> Any: ...
@@ -143,7 +145,7 @@ class Ref(pykka.ActorRef[A]):
             future.fail(error)
         return future.get(timeout=timeout) if block else future
 
-    @overload  # type: ignore[override]  # Pykka's stop() blocks by default; in here nothing does
+    @overload  # type: ignore[override]  # pyright: ignore[reportIncompatibleMethodOverride]
     def stop(self, *, block: Literal[True], timeout: float | None = None) -> bool: ...
     @overload
     def stop(self, *, block: Literal[False] = False, timeout: float | None = None) -> PooledFuture[bool]: ...

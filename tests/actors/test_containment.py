@@ -21,7 +21,9 @@ class OddExit(BaseException):
     """Not an Exception."""
 
 
-@pytest.mark.parametrize("error", [ValueError("x"), asyncio.CancelledError(), SystemExit(3), OddExit(), GeneratorExit()])
+@pytest.mark.parametrize(
+    "error", [ValueError("x"), asyncio.CancelledError(), SystemExit(3), OddExit(), GeneratorExit()]
+)
 def test_whatever_escapes_becomes_a_crash(world: World, error: BaseException) -> None:
     """Any BaseException out of a handler is a Crash with its message and the waiting mail; other actors go on."""
     other = world.start(Recorder)
