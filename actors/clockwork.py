@@ -27,9 +27,9 @@ class LoopTimer:
 
     __slots__ = ("_cancelled", "_fn", "_handle", "_loop")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, fn: Callable[[], None]) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, fn: Callable[[], object]) -> None:
         self._loop = loop
-        self._fn: Callable[[], None] | None = fn
+        self._fn: Callable[[], object] | None = fn
         self._handle: asyncio.TimerHandle | None = None
         self._cancelled = False
 
@@ -70,7 +70,7 @@ class SystemClock:
         """Milliseconds since some moment, never back."""
         return time.monotonic() * 1000
 
-    def call_later(self, delay_ms: float, fn: Callable[[], None]) -> LoopTimer:
+    def call_later(self, delay_ms: float, fn: Callable[[], object]) -> LoopTimer:
         """Call *fn* once on the loop's thread, *delay_ms* from now. Any thread."""
         timer = LoopTimer(self._loop, fn)
         at_s = self._loop.time() + max(0.0, delay_ms) / 1000

@@ -19,6 +19,8 @@ from .worlds import WAIT_S, Recorder
 
 
 def new_system() -> ActorSystem:
+    """A system in which nothing may crash."""
+
     def unexpected(crash: Any) -> None:
         raise AssertionError(crash)
 
@@ -37,6 +39,7 @@ def on_loop(body: Callable[[ActorSystem], Coroutine[Any, Any, None]]) -> None:
 
 
 def start_many(system: ActorSystem, dispatcher: LoopDispatcher, count: int) -> list[Ref[Any]]:
+    """Recorders by the dozen."""
     return [system.start(Recorder, dispatcher=dispatcher, name=f"r{n}") for n in range(count)]
 
 
@@ -141,12 +144,13 @@ def test_slow_yields_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
         def perf_counter(self) -> float:
             return self.now
 
-        def sleep(self, seconds: float) -> None:
+        def offer(self) -> None:
             self.sleeps += 1
             self.now += 0.005
 
     slow = SlowTime()
     monkeypatch.setattr(dispatch, "time", slow)
+    monkeypatch.setattr(dispatch, "yield_gil", slow.offer)
 
     async def body(system: ActorSystem) -> None:
         dispatcher = LoopDispatcher(asyncio.get_running_loop(), handoff=lambda: None, pass_ms_max=1e9)
@@ -182,7 +186,7 @@ def test_threads_wake_the_loop() -> None:
 
 
 def test_blocking_the_loop_on_its_own_actor_is_refused() -> None:
-    """A blocking ask on the loop's thread could never be answered, so it raises; from another actor's loop it may wait."""
+    """A blocking ask on the loop's thread could never be answered, so it raises; a pool's actor may be waited for."""
 
     async def body(system: ActorSystem) -> None:
         ref = system.start(Recorder, dispatcher=LoopDispatcher(asyncio.get_running_loop()), name="r")
