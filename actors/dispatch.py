@@ -19,92 +19,14 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
+from seriatim.errors import BlockingAskError, DispatcherClosedError
+
 if TYPE_CHECKING:
     from .futures import PooledFuture
 
-__all__ = [
-    "ActorDeadError",
-    "ActorError",
-    "BlockingAskError",
-    "Dispatcher",
-    "DispatcherClosedError",
-    "LoopDispatcher",
-    "MailboxFullError",
-    "NameTakenError",
-    "PinnedDispatcher",
-    "PoolDispatcher",
-    "Runnable",
-    "SystemStoppingError",
-]
+__all__ = ["Dispatcher", "LoopDispatcher", "PinnedDispatcher", "PoolDispatcher", "Runnable"]
 
 logger = logging.getLogger("seriatim.actors")
-
-# -- errors (to move to seriatim.errors) -----------------------------------------------------------
-
-
-class ActorError(Exception):
-    """What the actor engine refuses."""
-
-
-class ActorDeadError(ActorError):
-    """The actor told or asked is stopped, stopping, crashed, or its dispatcher is closed. The world's fault: start
-    another one, or drop the message.
-
-    Attributes:
-        name: the actor's name.
-        reason: why it can't take mail.
-    """
-
-    def __init__(self, name: str, reason: str) -> None:
-        super().__init__(f"actor {name!r} takes no mail: {reason}")
-        self.name = name
-        self.reason = reason
-
-
-class MailboxFullError(ActorError):
-    """The mailbox holds as much data mail as it may. Retry later, or tell the sender so.
-
-    Attributes:
-        name: the actor's name.
-        capacity: data messages that may wait.
-        sequence: the number the refused message would have had; all smaller ones were taken in before it.
-    """
-
-    def __init__(self, name: str, capacity: int, sequence: int) -> None:
-        super().__init__(f"mailbox of {name!r} is full ({capacity} waiting); refused message number {sequence}")
-        self.name = name
-        self.capacity = capacity
-        self.sequence = sequence
-
-
-class BlockingAskError(ActorError):
-    """A blocking wait where nobody could answer, or a worker would be lost. The caller's fault: reply by message.
-
-    Attributes:
-        asker: who tried to block.
-        target: whose answer it wanted, as far as known.
-    """
-
-    def __init__(self, asker: str, target: str) -> None:
-        super().__init__(
-            f"{asker} may not block on an answer from {target}: it would hold up its dispatcher, for ever if the "
-            f"answer needs the same thread; let {target} answer by message"
-        )
-        self.asker = asker
-        self.target = target
-
-
-class NameTakenError(ActorError):
-    """A live actor of this system has the name already. The caller's fault."""
-
-
-class SystemStoppingError(ActorError):
-    """The system is being stopped and starts nothing any more. The caller's fault."""
-
-
-class DispatcherClosedError(ActorError):
-    """The dispatcher, or the event loop under it, is closed. The caller's fault: stop the actors first."""
-
 
 # -- the port --------------------------------------------------------------------------------------
 

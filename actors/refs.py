@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, cast, overlo
 import pykka
 from attrs import frozen
 
-from .dispatch import ActorDeadError, ActorError, DispatcherClosedError
+from seriatim.errors import ActorDeadError, ActorError, DispatcherClosedError
+
 from .futures import PooledFuture
 from .mailbox import NONE_OUT, Ask
 from .pooled import PooledActor

@@ -15,9 +15,10 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 from seriatim.clock import Clock
+from seriatim.errors import ActorError, NameTakenError, SystemStoppingError
 
 from .contained import ContainedMailbox
-from .dispatch import ActorError, Dispatcher, NameTakenError, SystemStoppingError
+from .dispatch import Dispatcher
 from .futures import PooledFuture
 from .pooled import PooledActor
 from .refs import Crash, DeadLetter, DeadReason, Phase, Ref

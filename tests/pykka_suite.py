@@ -44,7 +44,9 @@ def run(version: str, where: Path) -> int:
     python = str(where / "venv" / "bin" / "python")
     pin = "pykka" if version == "latest" else f"pykka=={version}"
     pip = [python, "-m", "pip", "--quiet", "--disable-pip-version-check"]
-    subprocess.run([*pip, "install", pin, "attrs>=24.2", "pytest", "pytest-mock", "pytest-timeout", "hatchling"], check=True)
+    subprocess.run(
+        [*pip, "install", pin, "attrs>=24.2", "pytest", "pytest-mock", "pytest-timeout", "hatchling"], check=True
+    )
     fetch = [*pip, "download", "--no-deps", "--no-binary", ":all:", "--no-build-isolation", "--dest", str(where), pin]
     subprocess.run(fetch, check=True)
     (sdist,) = where.glob("pykka-*.tar.gz")

@@ -9,9 +9,10 @@ from typing import Any
 import pykka
 import pytest
 
-from seriatim.actors.dispatch import ActorDeadError, LoopDispatcher, PoolDispatcher
+from seriatim.actors.dispatch import LoopDispatcher, PoolDispatcher
 from seriatim.actors.pooled import PooledActor
 from seriatim.actors.system import ActorSystem, Crash
+from seriatim.errors import ActorDeadError
 from seriatim.testing.clock import VirtualClock
 
 from .worlds import WAIT_S, Recorder, World, log_of, raiser

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from seriatim.actors.dispatch import (
+from seriatim.actors.pooled import PooledActor
+from seriatim.errors import (
     ActorDeadError,
     BlockingAskError,
     DispatcherClosedError,
@@ -17,7 +18,6 @@ from seriatim.actors.dispatch import (
     NameTakenError,
     SystemStoppingError,
 )
-from seriatim.actors.pooled import PooledActor
 
 from .worlds import WAIT_S, Recorder, World, log_of, raiser
 

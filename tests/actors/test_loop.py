@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from seriatim.actors import dispatch
-from seriatim.actors.dispatch import ActorDeadError, BlockingAskError, LoopDispatcher, PoolDispatcher
+from seriatim.actors.dispatch import LoopDispatcher, PoolDispatcher
 from seriatim.actors.pooled import PooledActor
 from seriatim.actors.system import ActorSystem, Ref
+from seriatim.errors import ActorDeadError, BlockingAskError
 from seriatim.testing.clock import VirtualClock
 
 from .worlds import WAIT_S, Recorder

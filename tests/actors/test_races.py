@@ -12,8 +12,8 @@ from typing import Any
 import pykka
 import pytest
 
-from seriatim.actors.dispatch import ActorDeadError, MailboxFullError
 from seriatim.actors.pooled import PooledActor
+from seriatim.errors import ActorDeadError, MailboxFullError
 
 from .worlds import WAIT_S, Recorder, World, log_of, world_of
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from seriatim.actors.dispatch import BlockingAskError
 from seriatim.actors.pooled import PooledActor
 from seriatim.actors.simulation import (
     Envelope,
@@ -17,6 +16,7 @@ from seriatim.actors.simulation import (
     SimulationEndlessError,
 )
 from seriatim.actors.system import ActorSystem, Crash, Ref
+from seriatim.errors import BlockingAskError
 from seriatim.testing.clock import VirtualClock
 
 from .worlds import Recorder
