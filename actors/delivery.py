@@ -89,7 +89,7 @@ class _Chat:
 class DeliveryActor(PooledActor):
     """One account's delivery. ``post`` gives mail to a lane by key, live or not. Runs on the loop dispatcher.
 
-    ``age_ms_max``: how long a reply is tried before it is abandoned. ``count`` hears of debts taken up and ended.
+    ``age_ms_max``: how long a reply is tried before it is abandoned. ``ended`` hears of each debt it is through with.
     """
 
     def __init__(
@@ -100,11 +100,11 @@ class DeliveryActor(PooledActor):
         clock: Clock,
         rng: random.Random,
         age_ms_max: int,
-        count: Callable[[int], None] = lambda change: None,
+        ended: Callable[[str], None],
     ) -> None:
         super().__init__()
         self.account = account
-        self._count = count
+        self._ended = ended
         self._sender = sender
         self._post = post
         self._clock = clock
@@ -143,7 +143,6 @@ class DeliveryActor(PooledActor):
         chat_id = _chat_of(effect.target)
         job = _Job(message.lane, effect, deque(effect.due), effect.first_attempt_recorded)
         self._jobs[effect.delivery] = (chat_id, job)
-        self._count(1)
         self._chats.setdefault(chat_id, _Chat()).jobs.append(job)
         self._advance(chat_id)
 
@@ -193,7 +192,7 @@ class DeliveryActor(PooledActor):
 
     def _forget(self, job: _Job) -> None:
         if self._jobs.pop(job.effect.delivery, None) is not None:
-            self._count(-1)
+            self._ended(job.effect.delivery)
 
     # --- sends -----------------------------------------------------------------------------------------
 
@@ -274,12 +273,16 @@ class Deliveries:
 
     def __init__(self) -> None:
         self._accounts: dict[tuple[str, str], tuple[Ref[Any], Sender]] = {}
-        self.pending = 0
-        """Debts that a delivery has taken up and not finished."""
+        self._open: set[str] = set()
 
-    def counted(self, change: int) -> None:
-        """Note that debts were taken up or ended."""
-        self.pending += change
+    @property
+    def pending(self) -> int:
+        """Debts that were handed over and that no delivery is through with."""
+        return len(self._open)
+
+    def ended(self, delivery: str) -> None:
+        """A delivery is through with a debt."""
+        self._open.discard(delivery)
 
     def add(self, platform: str, account: str, ref: Ref[Any], sender: Sender) -> None:
         """Serve ``account`` of ``platform`` through ``ref``."""
@@ -293,6 +296,7 @@ class Deliveries:
         """Hand a debt over."""
         found = self._accounts.get((effect.target.platform, effect.target.account))
         if found is not None:
+            self._open.add(effect.delivery)
             found[0].signal(TakeUp(lane, effect))
 
     def tell(self, target: Target | None, effect: SendPart | DropDelivery) -> None:

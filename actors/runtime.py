@@ -166,7 +166,7 @@ class Runtime:
             self.clock,
             self._rng,
             self.settings.age_ms_max,
-            self.deliveries.counted,
+            self.deliveries.ended,
             dispatcher=self.dispatchers.lanes,
             name=f"delivery:{platform}:{account}",
         )

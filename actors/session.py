@@ -77,13 +77,14 @@ class Stay:
 class Ending:
     """The incarnation can't go on: its successor has to fold the logs again.
 
-    ``live_generation``: the turn that goes on running, 0 when none does. ``why``: for the log.
+    ``live_generation``: the turn that goes on running, 0 when none does. ``lost``: not even the successor may
+    write, because another process has taken over.
     """
 
     key: str
     incarnation: int
     live_generation: int
-    why: str
+    lost: bool
 
 
 @frozen
@@ -204,15 +205,15 @@ class SessionActor(PooledActor):
         if out.wake_at is not None:
             self._arm(out.wake_at)
         if out.stale or out.lost:
-            self._end("the logs are elsewhere" if out.stale else "a newer owner has taken over", keep=out.stale)
+            self._end(lost=out.lost)
         elif out.failed is not None:
             raise out.failed
 
-    def _end(self, why: str, *, keep: bool) -> None:
+    def _end(self, *, lost: bool) -> None:
         running = self._gate.durable.running
-        live = running.generation if keep and running is not None else 0
+        live = running.generation if running is not None else 0
         self._over = True
-        self._ports.supervisor.signal(Ending(self.key, self._gate.incarnation, live, why))
+        self._ports.supervisor.signal(Ending(self.key, self._gate.incarnation, live, lost))
 
     def _passivate(self, message: Passivate) -> None:
         gate = self._gate

@@ -25,7 +25,7 @@ from seriatim.actors.system import ActorSystem
 from seriatim.actors.turns import TurnRunner
 from seriatim.batch import Rules
 from seriatim.clock import Clock
-from seriatim.errors import ActorDeadError, MailboxFullError
+from seriatim.errors import ActorDeadError, MailboxFullError, OwnershipLostError
 from seriatim.events import lane_log
 from seriatim.gate import Gate
 from seriatim.keys import parse_session_key
@@ -317,14 +317,7 @@ class SupervisorActor(PooledActor):
         elif type(crash.message) in _FORWARDED:
             inherited.insert(0, crash.message)
         self._inherit(lane, inherited)
-        lane.crashes += 1
-        if lane.crashes > CRASHES_MAX:
-            self._quarantine(lane)
-            return
-        lane.state = "backing off"
-        wait = RESTART_MS[min(lane.crashes - 1, len(RESTART_MS) - 1)]
-        due = _RestartDue(lane.key, lane.incarnation)
-        signal_later(self._ports.clock, wait, ref_of(self), due)
+        self._restart(lane)
 
     def _judge(self, lane: _Lane, message: Inbound, error: BaseException) -> list[Any]:
         """A message that kills its lane is tried once more, then refused with its reason."""
@@ -339,7 +332,6 @@ class SupervisorActor(PooledActor):
         lane = self._lanes.get(message.key)
         if lane is None or lane.incarnation != message.incarnation or lane.ref is None:
             return
-        _log.warning("a lane is folded again: %s", message.why)
         ref = lane.ref
         self._bury(lane)
         # The turn goes on, so its words count too.
@@ -347,7 +339,22 @@ class SupervisorActor(PooledActor):
         lane.live_generation = message.live_generation
         self._ports.slots.give_back_all(lane.key, but=1 if message.live_generation else 0)
         ref.stop()  # after the mail that it still has, which it sends back to us
-        self._fence(lane)
+        if message.lost:
+            self._ports.on_error("lane", OwnershipLostError("another process writes to this home; stop this one"))
+            self._quarantine(lane)
+        else:
+            _log.warning("a lane's logs are not where it believed; they are folded again")
+            self._restart(lane)
+
+    def _restart(self, lane: _Lane) -> None:
+        """Fence and read again, after a wait that grows; a lane that keeps dying is quarantined."""
+        lane.crashes += 1
+        if lane.crashes > CRASHES_MAX:
+            self._quarantine(lane)
+            return
+        lane.state = "backing off"
+        wait = RESTART_MS[min(lane.crashes, len(RESTART_MS)) - 1]
+        signal_later(self._ports.clock, wait, ref_of(self), _RestartDue(lane.key, lane.incarnation))
 
     def _bury(self, lane: _Lane) -> None:
         self._ports.directory.remove(lane.key)

@@ -59,7 +59,7 @@ HELD_MAX: Final = 4096
 """Inbound mail held for one lane while it is read, fenced or put to rest."""
 
 CRASHES_MAX: Final = 5
-"""Crashes of one lane's actor in this process after which the lane is quarantined."""
+"""Restarts of one lane in this process after which the lane is quarantined."""
 
 RESTART_MS: Final = (10, 100, 1_000, 5_000)
 """Waits before a crashed lane is started again."""
