@@ -29,7 +29,7 @@ from seriatim.errors import ActorDeadError, MailboxFullError, OwnershipLostError
 from seriatim.events import lane_log
 from seriatim.gate import Gate
 from seriatim.keys import parse_session_key
-from seriatim.limits import CRASHES_MAX, HELD_MAX, MAILBOX_MAX, RESTART_MS
+from seriatim.limits import CRASHES_FORGOTTEN_MS, CRASHES_MAX, HELD_MAX, MAILBOX_MAX, RESTART_MS
 from seriatim.mail import DrainTimedOut, Inbound, Mail, PartAbandoned, PartFailed, PartSettled, Recover
 
 _log = logging.getLogger("seriatim.supervisor")
@@ -86,6 +86,7 @@ class _Lane:
     gate: Gate | None = None
     live_generation: int = 0
     crashes: int = 0
+    restarted_at: float = 0.0
     poison: dict[str, int] = Factory(dict)
 
 
@@ -348,6 +349,10 @@ class SupervisorActor(PooledActor):
 
     def _restart(self, lane: _Lane) -> None:
         """Fence and read again, after a wait that grows; a lane that keeps dying is quarantined."""
+        now = self._ports.clock.monotonic_ms()
+        if now - lane.restarted_at > CRASHES_FORGOTTEN_MS:
+            lane.crashes = 0
+        lane.restarted_at = now
         lane.crashes += 1
         if lane.crashes > CRASHES_MAX:
             self._quarantine(lane)
