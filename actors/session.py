@@ -290,7 +290,7 @@ class SessionActor(PooledActor):
         self._ports.runner.release(self.key, effect.generation, effect.calls)
 
     def _proceed(self, permit: Permit | None, effect: Proceed) -> None:
-        self._ports.runner.proceed(self.key, effect.generation, effect.call_id)
+        self._ports.runner.proceed(self.key, effect.generation, (effect.call_id,))
 
     def _deliver(self, permit: Permit | None, effect: Deliver) -> None:
         assert permit is not None
