@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
@@ -83,9 +84,9 @@ class ScriptedIrc:
             return await self._visits.get()
 
     @asynccontextmanager
-    async def listening(self) -> AsyncIterator[ScriptedIrc]:
+    async def listening(self, tls: ssl.SSLContext | None = None) -> AsyncIterator[ScriptedIrc]:
         """Listen; drop everything at the end."""
-        server = await asyncio.start_server(self._greet, self.host, 0, limit=1 << 20)
+        server = await asyncio.start_server(self._greet, self.host, 0, limit=1 << 20, ssl=tls)
         self.port = server.sockets[0].getsockname()[1]
         try:
             yield self

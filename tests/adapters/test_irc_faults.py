@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import ssl
+import subprocess
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import pytest
 from attrs import evolve
@@ -16,6 +20,7 @@ from seriatim.errors import ConfigError, SendError
 from seriatim.model import Target
 from seriatim.testing.adapter_contract import RecordingInbox, outbound, running
 from tests.adapters.scripted_irc import ScriptedIrc, Visit
+from tests.servers import server_program
 
 OPTIONS = IrcOptions(
     host="127.0.0.1",
@@ -347,5 +352,45 @@ def test_an_inbox_that_fails_ends_the_run() -> None:
             visit.write(":ann!u@h PRIVMSG Bot :hi")
             with pytest.raises(RuntimeError, match="broken"):
                 await run
+
+    asyncio.run(main())
+
+
+class Refusal(logging.Handler):
+    """Sees the log line in which a certificate is refused."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen = asyncio.Event()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Each log line."""
+        if "CERTIFICATE_VERIFY_FAILED" in record.getMessage():
+            self.seen.set()
+
+
+def test_tls_is_verified_unless_told_otherwise(tmp_path: Path) -> None:
+    """A certificate that nobody vouches for is refused, and said so; with ``tls_verify`` off it serves."""
+    key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
+    command = f"req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -keyout {key} -out {certificate}"
+    subprocess.run([server_program("openssl"), *command.split()], check=True, capture_output=True)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(certificate, key)
+
+    async def main() -> None:
+        async with ScriptedIrc().listening(tls=context) as server:
+            strict = evolve(OPTIONS, port=server.port, tls=True)
+            async with running(IrcAdapter(strict)), asyncio.timeout(20):
+                refusal, logger = Refusal(), logging.getLogger("seriatim.adapters.irc")
+                logger.addHandler(refusal)
+                await refusal.seen.wait()
+                logger.removeHandler(refusal)
+            async with running(adapter := IrcAdapter(evolve(strict, tls_verify=False))):
+                visit = await server.visit()
+                await visit.register()
+                send = begin(adapter, A, "secret")
+                await confirm(visit)
+                await send
+                assert "PRIVMSG ann :secret" in visit.lines
 
     asyncio.run(main())
