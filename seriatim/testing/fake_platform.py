@@ -194,6 +194,7 @@ class FakePlatform:
         A refused message stays pending and is given again by ``redeliver`` or to the next ``run``.
         """
         self._listening = True
+        self._changed = asyncio.Event()  # a new one: the platform outlives the loops of its gateways
         self.redeliver()
         try:
             while True:
