@@ -70,7 +70,7 @@ class Binding:
 
 @value
 class Commit:
-    """All or nothing: one lane part, at most two session parts, unique keys and bindings.
+    """All or nothing: at most one lane part, at most two session parts, unique keys and bindings.
 
     ``id``: offered again with the same id, it succeeds without a second write. ``lane`` and
     ``incarnation``: the writer; a smaller incarnation than the store's fence is refused. ``unique``:

@@ -94,17 +94,18 @@ class ReleaseCalls:
 
 @value
 class Proceed:
-    """The call's result is durable: the agent may go on."""
+    """The calls' results are durable: the agent may go on."""
 
     generation: int
-    call_id: str
+    calls: tuple[str, ...]
 
 
 @value
 class Deliver:
-    """A reply is owed: take it up. ``sends`` lists the parts that are already recorded as attempted now.
+    """A reply is owed: take it up.
 
-    ``settled``: parts that need nothing more.
+    ``due``: the parts still to be sent. ``first_attempt_recorded``: they may be sent at once; otherwise each
+    attempt is to be recorded first (AttemptWanted). ``since``: epoch ms of the debt.
     """
 
     delivery: str
@@ -119,6 +120,7 @@ class Deliver:
 class SendPart:
     """The attempt is recorded: send the part now. ``marked``: an earlier attempt may have arrived."""
 
+    target: Target
     delivery: str
     part: int
     attempt: int
@@ -127,9 +129,15 @@ class SendPart:
 
 @value
 class DropDelivery:
-    """The delivery is over or not to be sent: forget it."""
+    """Parts of the delivery are not to be sent: those from ``first`` on; from 0 on, forget it.
 
+    An earlier part that is on its way stays owed: its end is still to be told. ``target`` is None when
+    nobody knows any more.
+    """
+
+    target: Target | None
     delivery: str
+    first: int = 0
 
 
 @value

@@ -24,6 +24,10 @@
     │   └── BlockingAskError         an actor was about to block on another
     ├── GatewayClosedError           the caller: the gateway isn't running
     ├── WrongThreadError             the caller: a blocking call where it would stall a loop
+    ├── TurnError                    the agent's side
+    │   ├── TurnCancelledError       the turn was cancelled; unwind
+    │   ├── ReplyTooLargeError       the agent: its reply is larger than a reply may be
+    │   └── ModelError               the model's server: no whole answer came
     └── SendError                    the platform: a send did not succeed
 
 Each class says in its docstring who is at fault and what to do.
@@ -211,6 +215,40 @@ class GatewayClosedError(SeriatimError):
 
 class WrongThreadError(SeriatimError):
     """A blocking call on a thread whose event loop it would stall; use the awaitable twin."""
+
+
+class TurnError(SeriatimError):
+    """Raised inside a turn, to the agent or by it."""
+
+
+class TurnCancelledError(TurnError):
+    """The turn was cancelled (``reason`` says why): an agent lets it pass and returns."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"the turn was cancelled: {reason}")
+        self.reason = reason
+
+
+class ReplyTooLargeError(TurnError):
+    """The agent's reply is too large to keep or send: its fault; the turn ends as failed."""
+
+    def __init__(self, bytes_max: int) -> None:
+        super().__init__(f"the reply is larger than {bytes_max} bytes")
+        self.bytes_max = bytes_max
+
+
+class ModelError(TurnError):
+    """The model's server gave no whole answer: its fault, or the network's, or the configuration's.
+
+    ``status``: the HTTP status, or None when there was none. ``partial``: what had arrived of the answer.
+    """
+
+    def __init__(self, reason: str, *, status: int | None = None, partial: str = "") -> None:
+        said = f"{reason}; until then it had said: {partial}" if partial else reason
+        super().__init__(said)
+        self.reason = reason
+        self.status = status
+        self.partial = partial
 
 
 class SendError(SeriatimError):

@@ -15,7 +15,7 @@ from seriatim.errors import InvalidInputError
 from seriatim.model import SessionSource
 
 _TEXT_HEAD = "agent:main"
-_CANONICAL_HEAD = "lane"
+_CANONICAL_HEAD = "v1"
 
 
 class KeySettings(Protocol):
@@ -57,7 +57,10 @@ def parse_session_key(text: str) -> SessionKey:
         raise InvalidInputError("session_key", "not a canonical lane key")
     platform, chat_type, scope, account, chat_id, thread_id, participant = map(_unescape, parts)
     shared = chat_type != "dm" and not participant
-    return SessionKey(platform, chat_type, scope, account, chat_id, thread_id, participant, shared)
+    key = SessionKey(platform, chat_type, scope, account, chat_id, thread_id, participant, shared)
+    if key.canonical != text:
+        raise InvalidInputError("session_key", "not a canonical lane key")
+    return key
 
 
 @frozen

@@ -53,18 +53,20 @@ class PartState:
     """One part of an owed reply.
 
     ``attempts``: recorded by events of their own; ``failures``: those that surely did not arrive;
-    ``first``: an attempt was recorded with the debt itself; ``done``: settled or abandoned.
+    ``first``: an attempt was recorded with the debt itself; ``last_failed``: the latest of them surely did
+    not arrive; ``done``: settled or abandoned.
     """
 
     attempts: int = 0
     failures: int = 0
     first: bool = False
+    last_failed: bool = False
     done: bool = False
 
     @property
-    def doubtful(self) -> bool:
-        """Whether an earlier attempt may have arrived. Doubt sticks: only its own failure clears an attempt."""
-        return self.attempts + self.first > self.failures
+    def doubts(self) -> int:
+        """How many earlier attempts may have arrived. Doubt sticks: only its own failure clears an attempt."""
+        return self.attempts + self.first - self.failures
 
 
 @value
@@ -112,9 +114,9 @@ class SessionPart:
 class LaneState:
     """Everything a lane's rules decide from. Changed only by ``evolve`` (or on a batch's private fork).
 
-    ``head``: events in the lane log. ``queue``: the slot, then the overflow. ``interrupted``: a turn that
-    ended without an outcome; its claims run again. ``interruptions``: in a row. ``suspended_at``: seq of the
-    suspension, -1 when it holds for everything, None without one. ``boundary``, ``had_activity``: one-shot
+    ``head``: events in the lane log. ``queue``: the slot, then the overflow. ``interrupted``: turns that
+    ended without an outcome, oldest first; their claims run again. ``interruptions``: in a row.
+    ``suspended_at``: seq of the first suspension, -1 when it holds for everything, None without one. ``boundary``, ``had_activity``: one-shot
     facts for the next turn. ``phase`` and ``since`` (epoch ms) make a stuck lane visible.
     """
 
@@ -123,7 +125,7 @@ class LaneState:
     bound: str | None = None
     generation: int = 0
     running: Running | None = None
-    interrupted: Running | None = None
+    interrupted: tuple[Running, ...] = ()
     interruptions: int = 0
     waiting: dict[str, Waiting] = attrs.Factory(dict)
     queue: list[Entry] = attrs.Factory(list)
@@ -240,7 +242,7 @@ def _phase(state: LaneState) -> str:
         return "running"
     if state.queue:
         return "waiting"
-    if state.interrupted is not None:
+    if state.interrupted:
         return "interrupted"
     return "delivering" if state.owed else "idle"
 
@@ -261,8 +263,7 @@ def _accepted(state: LaneState, data: Data, event: Event) -> None:
         state.queue.append(entry)
     else:
         at = join_target(state.queue, entry)
-        held = state.queue[at]
-        state.queue[at] = Entry(held.kind, held.ids + entry.ids, held.auth)
+        state.queue[at] = state.queue[at].joined(entry)
 
 
 def _claimed(state: LaneState, data: Data, event: Event) -> None:
@@ -271,8 +272,8 @@ def _claimed(state: LaneState, data: Data, event: Event) -> None:
     state.running = Running(
         ids, data["kind"], data["session"], data["turn"], data["generation"], data["attempt"], event.time
     )
-    if state.interrupted is not None and state.interrupted.ids[0] in ids:
-        state.interrupted = None
+    if state.interrupted:
+        state.interrupted = tuple(held for held in state.interrupted if held.ids[0] not in ids)
     if state.queue and state.queue[0].ids[0] in ids:
         del state.queue[0]
     state.boundary = "none"
@@ -296,20 +297,27 @@ def _merged(state: LaneState, data: Data, event: Event) -> None:
 
 def _dropped(state: LaneState, data: Data, event: Event) -> None:
     gone = set(data["ids"])
+    sizes = {i: len(state.waiting[i].data["text"]) for i in gone if i in state.waiting}
     for inbox_id in data["ids"]:
         if state.waiting.pop(inbox_id, None) is not None:
             state.dropped += 1
     state.queue = [
-        Entry(entry.kind, kept, entry.auth)
+        entry if len(kept) == len(entry.ids) else _without(entry, kept, sizes)
         for entry in state.queue
         if (kept := tuple(inbox_id for inbox_id in entry.ids if inbox_id not in gone))
     ]
-    if state.interrupted is not None and gone.issuperset(state.interrupted.ids):
-        state.interrupted = None
+    if state.interrupted:
+        state.interrupted = tuple(held for held in state.interrupted if not gone.issuperset(held.ids))
+
+
+def _without(entry: Entry, kept: tuple[str, ...], sizes: dict[str, int]) -> Entry:
+    lost = sum(sizes.get(inbox_id, 0) for inbox_id in entry.ids if inbox_id not in kept)
+    return Entry(entry.kind, kept, entry.auth, entry.size - lost)
 
 
 def _interrupted(state: LaneState, data: Data, event: Event) -> None:
-    state.interrupted = state.running
+    if state.running is not None:
+        state.interrupted += (state.running,)
     state.running = None
     state.interruptions += 1
 
@@ -327,11 +335,11 @@ def _owed(state: LaneState, data: Data, event: Event) -> None:
 
 
 def _attempt(state: LaneState, data: Data, event: Event) -> None:
-    _change_part(state, data, lambda part: attrs.evolve(part, attempts=part.attempts + 1))
+    _change_part(state, data, lambda part: attrs.evolve(part, attempts=part.attempts + 1, last_failed=False))
 
 
 def _failed(state: LaneState, data: Data, event: Event) -> None:
-    _change_part(state, data, lambda part: attrs.evolve(part, failures=part.failures + 1))
+    _change_part(state, data, lambda part: attrs.evolve(part, failures=part.failures + 1, last_failed=True))
 
 
 def _settled(state: LaneState, data: Data, event: Event) -> None:
@@ -367,8 +375,8 @@ def _suspended(state: LaneState, data: Data, event: Event) -> None:
     if data["reason"] == "interrupted":
         state.suspended_at = -1
         state.interruptions = 0
-    else:
-        state.suspended_at = event.seq
+    elif state.suspended_at is None:
+        state.suspended_at = event.seq  # a later /stop doesn't put what came after the first one back
 
 
 def _marked(state: LaneState, data: Data, event: Event) -> None:

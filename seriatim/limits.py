@@ -19,6 +19,18 @@ REPLY_BYTES_MAX: Final = 4 * 1024 * 1024
 REPLY_PARTS_MAX: Final = 40
 """Platform messages that one reply may become; the rest is cut with a note (one reply, not a flood)."""
 
+TOOL_RESULT_BYTES_MAX: Final = 512 * 1024
+"""JSON bytes of one tool result as it is recorded; a longer one is recorded cut, with a note that says so."""
+
+STEP_CALLS_MAX: Final = 64
+"""Tool calls of one step: bounds its commit and the threads that it may start."""
+
+DETAIL_CHARS_MAX: Final = 2000
+"""What is kept of an error's text, or of a reply that broke off, in a turn's end."""
+
+SPEAKER_CHARS_MAX: Final = 64
+"""A sender's name in a prefix; longer names are cut with an ellipsis."""
+
 COMMIT_MESSAGES_MAX: Final = 256
 """Messages that one lane commit may decide: bounds the time until its first message is durable."""
 
@@ -37,8 +49,20 @@ STASH_BYTES_MAX: Final = 16 * 1024 * 1024
 WAITING_MAX: Final = 10_000
 """Accepted, undecided messages of one lane; beyond it inbound is refused (queue full)."""
 
+GROUP_COMMITS_MAX: Final = 512
+"""Commits that the writer makes durable together: bounds how long the first of them waits."""
+
 MAILBOX_MAX: Final = 4096
 """Data mail of one lane actor; runtime mail is exempt."""
+
+HELD_MAX: Final = 4096
+"""Inbound mail held for one lane while it is read, fenced or put to rest."""
+
+CRASHES_MAX: Final = 5
+"""Crashes of one lane's actor in this process after which the lane is quarantined."""
+
+RESTART_MS: Final = (10, 100, 1_000, 5_000)
+"""Waits before a crashed lane is started again."""
 
 INTERRUPTIONS_MAX: Final = 3
 """Interruptions in a row after which a lane's turn is given up and its session suspended."""
@@ -63,3 +87,4 @@ assert REPLY_BYTES_MAX < STORE_COMMIT_BYTES_MAX
 assert STORE_NAME_CHARS_MAX >= 3 * ID_CHARS_MAX
 assert TEXT_BYTES_MAX < COMMIT_BYTES_MAX < STASH_BYTES_MAX
 assert COMMIT_MESSAGES_MAX <= STASH_MESSAGES_MAX <= WAITING_MAX
+assert TOOL_RESULT_BYTES_MAX < COMMIT_BYTES_MAX

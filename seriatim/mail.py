@@ -23,10 +23,12 @@ else:
 
 @value
 class Inbound:
-    """A message at the door. ``id``: its inbox id, fresh. ``key``: its unique key, or "" without one.
+    """A message at the door. ``id``: its inbox id, fresh. ``key``: its unique key, or "" without one
+    (then a successor that gets it again must know from the log whether it was accepted).
 
     ``command``: the command's name when the text is one (without prefix), ``args`` what follows it.
-    ``size``: UTF-8 bytes of its text, for the stash's bound.
+    ``size``: characters of its text, for the stash's bound. ``by_receipt``: no adapter serves its account, the
+    host that handed it in takes the reply from the receipt.
     """
 
     id: str
@@ -35,6 +37,7 @@ class Inbound:
     size: int
     command: str = ""
     args: str = ""
+    by_receipt: bool = False
 
 
 @frozen
@@ -52,6 +55,15 @@ class Recover:
 @frozen
 class SlotGranted:
     """A turn slot for this lane; it is given back if no turn starts."""
+
+
+@frozen
+class TurnBroken:
+    """From the gate: what the running turn said can't be made durable; it ends as failed."""
+
+    turn: int
+    generation: int
+    detail: str
 
 
 @frozen
@@ -108,6 +120,7 @@ Mail = (
     | StepOffered
     | ToolFinished
     | TurnEnded
+    | TurnBroken
     | AttemptWanted
     | PartSettled
     | PartFailed

@@ -57,7 +57,7 @@ class SessionSource:
     """
 
     platform: Platform = field(converter=lambda p: p if isinstance(p, Platform) else Platform(p))
-    chat_id: str = field(default="", converter=str)
+    chat_id: str = field(default="", converter=lambda chat_id: "" if chat_id is None else str(chat_id))
     chat_name: str | None = None
     chat_type: ChatType = "dm"
     user_id: str | None = None
@@ -74,7 +74,8 @@ class SessionSource:
 
     def __attrs_post_init__(self) -> None:
         _check_id("chat_id", self.chat_id)
-        if not self.chat_type or len(self.chat_type) > ID_CHARS_MAX:
+        _check_id("chat_type", self.chat_type)
+        if not self.chat_type:
             raise InvalidInputError("chat_type", "a short text is needed")
         for name in _OPTIONAL_TEXTS:
             value = getattr(self, name)
@@ -192,6 +193,30 @@ class Target:
     def from_data(cls, data: dict[str, Any]) -> Target:
         """The inverse of ``to_data``."""
         return cls(**data)
+
+
+@frozen
+class Outbound:
+    """One part of one owed reply, ready to be sent.
+
+    ``delivery`` and ``part`` (from 0, of ``parts``) name it in the ledger. ``idempotency_key`` is the same
+    at each attempt. ``attempt`` counts from 1.
+    """
+
+    delivery: str
+    part: int
+    parts: int
+    text: str
+    target: Target
+    idempotency_key: str
+    attempt: int
+
+
+@frozen
+class Sent:
+    """The platform confirmed the part; ``message_id`` is its id there, when it gives one."""
+
+    message_id: str | None = None
 
 
 AcceptOutcome = Literal["accepted", "duplicate", "merged", "refused"]

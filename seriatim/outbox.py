@@ -38,7 +38,8 @@ def split(text: str, channel: Channel) -> tuple[str, ...]:
     """Cut ``text`` into messages that the channel can carry, each with room for the recovery notice.
 
     Prefers line breaks, then spaces; never cuts inside a character. Blank lines make no message of their
-    own. At most REPLY_PARTS_MAX parts; a note ends a text that was cut. Empty when there is nothing to say.
+    own. A channel too narrow for text and notice gets no room for the notice. At most REPLY_PARTS_MAX
+    parts; a note ends a text that was cut. Empty when there is nothing to say.
     """
     text = text.strip("\n") if channel.multiline else text
     if not text.strip():
@@ -46,7 +47,9 @@ def split(text: str, channel: Channel) -> tuple[str, ...]:
     lines = [text] if channel.multiline else [line for line in text.splitlines() if line.strip()]
     room = 0
     if channel.text_max:
-        room = max(channel.text_max - _size(RECOVERED_NOTICE, channel.unit), _TEXT_MAX_LEAST)
+        room = channel.text_max - _size(RECOVERED_NOTICE, channel.unit)
+        if room < _TEXT_MAX_LEAST:
+            room = channel.text_max  # too narrow for the notice besides; the text itself has to fit
     parts: list[str] = []
     for line in lines:
         parts.extend(_cut(line, room, channel.unit) if room else (line,))
@@ -68,9 +71,8 @@ def _cut(line: str, room: int, unit: str) -> list[str]:
             line = line[end:]
         if len(pieces) > REPLY_PARTS_MAX:
             break
-    if line.strip():
-        pieces.append(line)
-    return pieces
+    pieces.append(line)
+    return [piece for piece in pieces if piece.strip()]
 
 
 def _fit(line: str, room: int, unit: str) -> int:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 import attrs
 
 from seriatim.events import Data
+from seriatim.limits import COMMIT_BYTES_MAX, COMMIT_MESSAGES_MAX
 
 if TYPE_CHECKING:
     from attrs import frozen as value
@@ -25,17 +26,22 @@ class Entry:
     """One place in the queue: the messages that one turn will claim together.
 
     ``kind``: human, queue (from /queue: always a turn of its own) or wake. ``auth``: what the members
-    are authorised for; only equals are merged.
+    are authorised for; only equals are merged. ``size``: characters of their texts.
     """
 
     kind: str
     ids: tuple[str, ...]
     auth: str
+    size: int = 0
+
+    def joined(self, other: Entry) -> Entry:
+        """Both as one."""
+        return Entry(self.kind, self.ids + other.ids, self.auth, self.size + other.size)
 
 
 def entry_of(data: Data) -> Entry:
     """The entry that an accepted message makes by itself, from its event's data."""
-    return Entry(data["kind"], (data["id"],), authority(data))
+    return Entry(data["kind"], (data["id"],), authority(data), len(data["text"]))
 
 
 def authority(data: Data) -> str:
@@ -45,13 +51,21 @@ def authority(data: Data) -> str:
 
 
 def join_target(queue: list[Entry], entry: Entry) -> int:
-    """The index of the follow-up that ``entry`` joins: the slot's, else the tail's; -2 when there is none."""
-    if queue and entry.kind == "human":
-        if queue[0].kind == "human" and queue[0].auth == entry.auth:
-            return 0
-        if queue[-1].kind == "human" and queue[-1].auth == entry.auth:
-            return len(queue) - 1
+    """The index of the follow-up that ``entry`` joins: the slot's or the tail's; -2 when there is none.
+
+    Only the last follow-up of its kind can be joined, so that no message overtakes an earlier one of equals.
+    """
+    if entry.kind == "human":
+        for at in range(len(queue) - 1, -1, -1):
+            held = queue[at]
+            if held.kind == "human" and held.auth == entry.auth:
+                return at if at in (0, len(queue) - 1) else -2
     return -2
+
+
+def fits(held: Entry, entry: Entry) -> bool:
+    """Whether a turn may claim both: its commit has bounds, so a merged entry has them too."""
+    return len(held.ids) + len(entry.ids) <= COMMIT_MESSAGES_MAX and held.size + entry.size <= COMMIT_BYTES_MAX
 
 
 def place(queue: list[Entry], entry: Entry, collapse: str) -> Place:
@@ -61,6 +75,6 @@ def place(queue: list[Entry], entry: Entry, collapse: str) -> Place:
     at = join_target(queue, entry)
     if at < 0:
         return "tail"
-    if collapse == "replace":
-        return "replace" if at == 0 else "join"
-    return "join"
+    if collapse == "replace" and at == 0:
+        return "replace"
+    return "join" if fits(queue[at], entry) else "tail"

@@ -6,11 +6,15 @@ plain data.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from collections.abc import Sequence
+from typing import Any, Final, Literal
 
 from attrs import Factory, frozen
 
+from seriatim.limits import SPEAKER_CHARS_MAX
 from seriatim.model import SessionSource
+
+_BRACKETS: Final = str.maketrans("[]", "()")
 
 Role = Literal["user", "assistant", "tool"]
 Boundary = Literal["none", "fresh", "suspended"]
@@ -53,6 +57,8 @@ class TurnJob:
     ``generation`` fences: results of another generation of the lane are late. ``attempt``: 1 for the first
     run of these claims, more after interruptions; ``resumed_from``: number of the turn that was interrupted.
     ``idempotency_key``: the same for every attempt at these claims. ``history``: messages before this turn.
+    ``shared``: several people write here, so texts carry sender prefixes. ``deadline``: epoch ms at which
+    the lane will cancel the turn if it stays silent; None: never.
     """
 
     lane: str
@@ -61,12 +67,13 @@ class TurnJob:
     generation: int
     attempt: int
     claims: tuple[Claim, ...]
-    history: tuple[Message, ...]
+    history: Sequence[Message]
     boundary: Boundary
     had_activity: bool
     resumed_from: int | None
     idempotency_key: str
     shared: bool
+    deadline: int | None = None
 
 
 @frozen
@@ -111,30 +118,53 @@ class ToolCall:
 
 @frozen
 class StepOffered:
-    """From the runner: the model's message of a step with its calls; they start after the commit (T2)."""
+    """From the runner: the model's message of a step with its calls (T2).
+
+    ``calls`` start once this is durable (``TurnRunner.release``); read-only ones have started already.
+    ``later``: asked for by the same message, but started one by one by ``ToolFinished.next``. A step is
+    offered only after every call of the turn's step before it has been told as finished.
+    """
 
     turn: int
     generation: int
     text: str
     calls: tuple[ToolCall, ...]
+    later: tuple[ToolCall, ...] = ()
 
 
 @frozen
 class ToolFinished:
-    """From the runner: one call's result (T3). ``error``: the tool raised; ``content`` says what."""
+    """From the runner: one call's result (T3). ``error``: the tool raised; ``content`` says what.
+
+    ``content`` is lossless JSON. ``next``: calls of the step's ``later`` that start with this commit. The
+    agent goes on once it is durable (``TurnRunner.proceed``).
+    """
 
     turn: int
     generation: int
     call_id: str
     content: Any
     error: bool = False
+    next: tuple[ToolCall, ...] = ()
+
+
+@frozen
+class TurnDelta:
+    """From the runner: a piece of the reply while it is being made. Never stored."""
+
+    turn: int
+    generation: int
+    text: str
 
 
 @frozen
 class TurnEnded:
-    """From the runner: the turn is over. ``text`` None with reason "completed" means silence.
+    """From the runner: the turn is over; exactly one per start, and the last word of that turn.
 
-    ``detail``: the silence's reason, or the error's class and text for "failed".
+    ``text`` None with reason "completed" means silence. ``detail``: the silence's reason, or the error's
+    class and text for "failed", or why it was cancelled for "aborted" (then ``text`` is what the agent
+    answered all the same, too late). "interrupted": the runner went away, by no fault of the turn; it
+    stays open for recovery. Calls without a ``ToolFinished`` by now have an unknown outcome.
     """
 
     turn: int
@@ -144,3 +174,27 @@ class TurnEnded:
     usage: Usage | None = None
     finish: str | None = None
     detail: str | None = None
+
+
+Told = StepOffered | ToolFinished | TurnDelta | TurnEnded
+
+
+def speaker_label(source: SessionSource) -> str:
+    """Who wrote, for a sender prefix: one short inert line that can't imitate a prefix of its own."""
+    name = source.user_name or source.user_id_alt or source.user_id or "unknown"
+    return inert_label(name)
+
+
+def inert_label(name: str) -> str:
+    """``name`` without line breaks, control characters and square brackets, cut to SPEAKER_CHARS_MAX."""
+    swapped = name.translate(_BRACKETS)
+    plain = "".join(c if c.isprintable() else " " for c in swapped)
+    label = " ".join(plain.split())
+    if len(label) > SPEAKER_CHARS_MAX:
+        label = label[: SPEAKER_CHARS_MAX - 1] + "…"
+    return label or "unknown"
+
+
+def with_speaker(label: str, text: str) -> str:
+    """A message as the model reads it in a shared conversation: ``[label] text``."""
+    return f"[{label}] {text}"

@@ -1,267 +1,186 @@
-"""The state home: one folder, one owning process.
+"""The state home: one folder, one owner (DESIGN §5).
 
-The lock is an OS lock on ``lock``, held for life; the file tells who took it. It is the kernel that decides,
-never the text: a stopped owner keeps its lock, a dead one has lost it, and nothing has to be cleaned up.
-Nothing is written before the lock is held and the home's format is known to be ours.
+Owning it means holding an OS lock for the life of the process. The lock dies with its holder, so no file
+that is left behind can look alive. Whatever refuses the home does so before a byte in it is written.
 """
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import os
 import socket
 import sys
 import time
-import weakref
-from typing import Any, Final
+from pathlib import Path
+from typing import Final, Self
+from weakref import WeakSet
 
 import psutil
 
-from seriatim.errors import FormatUnsupportedError, HomeBusyError, HomeError
+from seriatim.errors import HomeBusyError, HomeError
 
-from .files import inspect_file
+from .files import inspect_file, last_place
 
-if sys.platform == "win32":
-    import msvcrt
-else:
-    import fcntl
-
-HOME_FORMAT: Final = 1
-_LOCK: Final = "lock"
-_FORMAT: Final = "format"
-_CLEAN: Final = ".clean_shutdown"
-_COMMAND_CHARS_MAX: Final = 200
+DATABASE: Final = "state.db"
+LOCK: Final = "lock"
+CLEAN: Final = ".clean_shutdown"
 _OWNER_BYTES_MAX: Final = 4096
+_BUSY_MS: Final = 2000
 
 
 class Home:
-    """The owner's hold on the folder ``path``; made (0700) when it isn't there.
+    """An owned state home. ``was_clean``: the owner before had stopped with no turn left open.
 
-    Raises HomeBusyError (naming the owner), HomeError (can't be used) and FormatUnsupportedError (a newer
-    version's). ``was_clean``: what ``.clean_shutdown`` said, or None; the marker is gone by now. Any thread
-    may call; a forked child's copy is dead (``is_owner`` is False) and never touches the owner's lock.
+    Made by ``own``; ``close`` gives it up. A forked child's copy is dead: it neither owns nor unlocks.
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, busy_ms: int = 2000) -> None:
-        self.path = os.path.abspath(os.fspath(path))
-        self._process = os.getpid()
-        self._descriptor: int | None = None
-        self.was_clean: dict[str, Any] | None = None
-        made = _make_folder(self.path)
+    def __init__(self, folder: Path, descriptor: int, was_clean: bool) -> None:
+        self.folder = folder
+        self.was_clean = was_clean
+        self._descriptor: int | None = descriptor
+        _owned.add(self)
+
+    @classmethod
+    def own(cls, folder: str | os.PathLike[str]) -> Self:
+        """Take the home, making the folder if there is none.
+
+        Raises HomeError (no folder, may not be written), HomeBusyError (names the owner),
+        FormatUnsupportedError and CorruptionError (its database); nothing was written then.
+        """
+        path = Path(os.path.abspath(folder))
+        _check_folder(path)
+        if (path / DATABASE).exists():
+            inspect_file(str(path / DATABASE), write=True, busy_ms=_BUSY_MS)
         try:
-            _check_format(self.path, busy_ms)
-            self._descriptor = _take_lock(self.path)
-        except BaseException:
-            if made:
-                _remove_if_empty(self.path)
-            raise
-        _open_homes.add(self)
-        try:
-            _check_format(self.path, busy_ms)  # again: it may have been upgraded while we waited
-            self._write_owner()
-            _write_atomic(self.file(_FORMAT), f"{HOME_FORMAT}\n")
-            self.was_clean = self._take_clean_marker()
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            descriptor = os.open(path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
-            self.close()
-            raise HomeError(self.path, f"can't be written ({error.strerror})") from None
-        except BaseException:
-            self.close()
-            raise
+            raise HomeError(str(path), f"can't be written ({error.strerror}); choose another home") from error
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            owner = _read_owner(descriptor)
+            os.close(descriptor)
+            raise HomeBusyError(str(path), owner) from error
+        except OSError as error:
+            os.close(descriptor)
+            raise HomeError(str(path), f"its file system gives no locks ({error.strerror})") from error
+        try:
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, _describe_self(), 0)
+            return cls(path, descriptor, _take_marker(path))
+        except OSError as error:
+            os.close(descriptor)
+            raise HomeError(str(path), f"can't be written ({error.strerror}); free some space") from error
+
+    @staticmethod
+    def database_of(folder: str | os.PathLike[str]) -> str:
+        """The database of a home that is only to be read. Raises HomeError when there is none."""
+        path = Path(os.path.abspath(folder))
+        if not (path / DATABASE).is_file():
+            raise HomeError(str(path), "holds no state yet; is it the right home?")
+        return str(path / DATABASE)
 
     @property
     def database(self) -> str:
-        """Path of the gateway's store."""
-        return self.file("state.db")
+        """Where the database is, or will be."""
+        return str(self.folder / DATABASE)
 
-    @property
-    def is_owner(self) -> bool:
-        """Whether this process holds the lock through this object."""
-        return self._descriptor is not None and os.getpid() == self._process
+    def close(self, *, clean: bool) -> None:
+        """Give the home up; ``clean``: no turn was left open. Idempotent. Call it last, after the store is closed.
 
-    def file(self, name: str) -> str:
-        """Path of a file or folder of the home; ``name`` is ours, never a user's."""
-        return os.path.join(self.path, name)
-
-    def mark_clean(self, epoch: int, system_head: int) -> None:
-        """Write ``.clean_shutdown``, durably; the caller has stopped and no turn is open.
-
-        Bound to the store's ``epoch`` and the head of the system log, so that a marker left over from
-        another life says nothing. Raises HomeError when the disk refuses.
+        The marker names the place where the database ended; beside any other database it says nothing.
         """
-        if not self.is_owner:
-            return
-        text = json.dumps({"epoch": epoch, "system_head": system_head, "time": int(time.time() * 1000)})
-        try:
-            _write_atomic(self.file(_CLEAN), text)
-        except OSError as error:
-            raise HomeError(self.path, f"the clean marker can't be written ({error.strerror})") from None
-
-    def close(self) -> None:
-        """Give the home up by closing the descriptor; in a forked child forget it. Idempotent."""
         descriptor, self._descriptor = self._descriptor, None
-        _open_homes.discard(self)
-        if descriptor is not None:
-            os.close(descriptor)
-
-    def _write_owner(self) -> None:
-        assert self._descriptor is not None
-        process = psutil.Process()
-        owner = {
-            "pid": process.pid,
-            "started": process.create_time(),
-            "host": socket.gethostname(),
-            "command": " ".join(process.cmdline())[:_COMMAND_CHARS_MAX],
-        }
-        os.ftruncate(self._descriptor, 0)
-        os.pwrite(self._descriptor, json.dumps(owner).encode("utf-8", "replace"), 0)
-
-    def _take_clean_marker(self) -> dict[str, Any] | None:
-        """Read and delete the marker; a damaged one says nothing."""
-        path = self.file(_CLEAN)
-        try:
-            with open(path, "rb") as file:
-                raw = file.read(_OWNER_BYTES_MAX)
-        except FileNotFoundError:
-            return None
-        os.unlink(path)
-        _sync_folder(self.path)
-        try:
-            found = json.loads(raw)
-        except ValueError:
-            return None
-        return found if isinstance(found, dict) else None
-
-
-def read_owner(path: str | os.PathLike[str]) -> str | None:
-    """Who owns the home, in words, for people; None when nobody does. Takes and changes nothing lasting."""
-    lock = os.path.join(os.fspath(path), _LOCK)
-    try:
-        descriptor = os.open(lock, os.O_RDWR | _CLOEXEC)
-    except OSError:
-        return None
-    try:
-        return None if _try_lock(descriptor) else _describe(descriptor)
-    finally:
+        if descriptor is None:
+            return
+        if clean:
+            with contextlib.suppress(OSError):  # without it the next start only looks a little longer
+                _write_marker(self.folder)
         os.close(descriptor)
 
-
-_CLOEXEC: Final = getattr(os, "O_CLOEXEC", 0)
-_open_homes: Final[weakref.WeakSet[Home]] = weakref.WeakSet()
-
-
-def _forget_in_child() -> None:
-    # An unlock in the child would free the owner's lock, which both descriptors share; a close doesn't.
-    for home in list(_open_homes):
-        home.close()
+    def abandon(self) -> None:
+        """Close the descriptor without unlocking: the parent of this forked process goes on owning."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_in_child)
+_owned: WeakSet[Home] = WeakSet()
 
 
-def _make_folder(path: str) -> bool:
-    """Make the folder when it is missing; whether it was made. Its parent must be there."""
+def _after_fork() -> None:
+    # A copy of the descriptor would keep the lock after the owner's death; closing a copy doesn't unlock.
+    for home in list(_owned):
+        home.abandon()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+def _take_marker(path: Path) -> bool:
+    """Whether the stop before was clean. The marker is deleted: a crash of ours must not find it."""
+    marker = path / CLEAN
     try:
-        os.mkdir(path, 0o700)
-        return True
-    except FileExistsError:
-        if not os.path.isdir(path):
-            raise HomeError(path, "is not a folder") from None
+        text = marker.read_bytes()[:_OWNER_BYTES_MAX]
     except FileNotFoundError:
-        raise HomeError(path, "its parent folder doesn't exist; make that first") from None
-    except OSError as error:
-        raise HomeError(path, f"can't be made ({error.strerror})") from None
-    if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
-        raise HomeError(path, "may not be read and written by this user")
-    return False
-
-
-def _remove_if_empty(path: str) -> None:
-    try:
-        os.rmdir(path)
-    except OSError:
-        pass  # somebody has put something there
-
-
-def _check_format(path: str, busy_ms: int) -> None:
-    """Refuse a newer home or database; reads only."""
-    marker = os.path.join(path, _FORMAT)
-    try:
-        with open(marker, encoding="ascii", errors="replace") as file:
-            text = file.read(32).strip()
-    except FileNotFoundError:
-        text = "0"
-    except OSError as error:
-        raise HomeError(path, f"can't be read ({error.strerror})") from None
-    if not (text.isascii() and text.isdigit()):
-        raise FormatUnsupportedError(marker, "foreign", "doesn't say a format")
-    if int(text) > HOME_FORMAT:
-        raise FormatUnsupportedError(
-            path, "upgrade", f"has format {int(text)}; this version knows up to {HOME_FORMAT}"
-        )
-    inspect_file(os.path.join(path, "state.db"), write=True, busy_ms=busy_ms)
-
-
-def _take_lock(path: str) -> int:
-    try:
-        descriptor = os.open(os.path.join(path, _LOCK), os.O_RDWR | os.O_CREAT | _CLOEXEC, 0o600)
-    except OSError as error:
-        raise HomeError(path, f"its lock can't be opened ({error.strerror})") from None
-    try:
-        if not _try_lock(descriptor):
-            raise HomeBusyError(path, _describe(descriptor))
-    except OSError as error:
-        os.close(descriptor)
-        raise HomeError(path, f"its file system has no locks ({error.strerror})") from None
-    except BaseException:
-        os.close(descriptor)
-        raise
-    return descriptor
-
-
-def _try_lock(descriptor: int) -> bool:
-    """Take the lock without waiting; whether it was free. Raises OSError where locks don't work."""
-    try:
-        if sys.platform == "win32":
-            # Far behind the text, so that others may read who the owner is.
-            os.lseek(descriptor, 1 << 30, os.SEEK_SET)
-            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
-        else:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except (BlockingIOError, PermissionError):
         return False
-    return True
+    marker.unlink()
+    _sync_folder(path)
+    place = last_place(str(path / DATABASE), busy_ms=_BUSY_MS)
+    return place is not None and text.decode(errors="replace") == place
 
 
-def _describe(descriptor: int) -> str:
-    """The owner in words, from what it wrote; it may be writing just now."""
-    os.lseek(descriptor, 0, os.SEEK_SET)
-    try:
-        owner = json.loads(os.read(descriptor, _OWNER_BYTES_MAX))
-        pid, host, started = int(owner["pid"]), str(owner["host"]), float(owner["started"])
-        since = time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(started))
-        return f"process {pid} on {host}, started {since}: {owner['command']}"
-    except (ValueError, KeyError, TypeError, OverflowError):
-        return "another process"
-
-
-def _write_atomic(path: str, text: str) -> None:
-    """Replace the file durably. Raises OSError."""
-    temporary = f"{path}.new"
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _CLOEXEC, 0o600)
-    try:
-        os.write(descriptor, text.encode())
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-    os.replace(temporary, path)
-    _sync_folder(os.path.dirname(path))
-
-
-def _sync_folder(path: str) -> None:
-    if sys.platform == "win32":
+def _write_marker(path: Path) -> None:
+    place = last_place(str(path / DATABASE), busy_ms=_BUSY_MS)
+    if place is None:
         return
-    descriptor = os.open(path, os.O_RDONLY | _CLOEXEC)
+    marker = os.open(path / CLEAN, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        os.write(marker, place.encode())
+        os.fsync(marker)
+    finally:
+        os.close(marker)
+    _sync_folder(path)
+
+
+def _check_folder(path: Path) -> None:
+    nearest = path
+    while not nearest.exists() and nearest != nearest.parent:
+        nearest = nearest.parent
+    if not nearest.is_dir():
+        raise HomeError(str(path), f"{nearest} is not a folder")
+    if not os.access(nearest, os.W_OK | os.X_OK):
+        raise HomeError(str(path), f"{nearest} may not be written by this user; choose another home")
+
+
+def _describe_self() -> bytes:
+    process = psutil.Process()
+    about = {
+        "pid": process.pid,
+        "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(process.create_time())),
+        "host": socket.gethostname(),
+        "command": os.path.basename(sys.argv[0]) or "python",
+    }
+    return json.dumps(about).encode()
+
+
+def _read_owner(descriptor: int) -> str:
+    try:
+        about = json.loads(os.pread(descriptor, _OWNER_BYTES_MAX, 0))
+        text = f"process {about['pid']} on {about['host']} ({about['command']}, running since {about['started']})"
+    except (OSError, ValueError, KeyError, TypeError):
+        return "another live process"
+    with contextlib.suppress(psutil.Error):
+        if about["host"] == socket.gethostname() and psutil.Process(about["pid"]).status() == psutil.STATUS_STOPPED:
+            text += ", which is stopped (SIGSTOP)"
+    return text
+
+
+def _sync_folder(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
     finally:

@@ -1,0 +1,54 @@
+"""The one way out of a running turn.
+
+It keeps the promise that a turn ends exactly once and says nothing afterwards, whichever threads its agent and
+its tools use.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from seriatim.turn import Told, TurnEnded
+
+Tell = Callable[[Told], None]
+Report = Callable[[str, BaseException], None]
+"""Takes where something failed ("agent", "commit_memory", …) and the error; never raises."""
+
+
+class Outlet:
+    """Hands a turn's messages to ``tell``: nothing after the end, and exactly one end. Any thread."""
+
+    def __init__(self, tell: Tell, report: Report) -> None:
+        self._tell = tell
+        self._report = report
+        # Re-entrant: a tell may answer at once (release, cancel), and that may say more.
+        self.lock = threading.RLock()
+        self._muted = False
+        self.ended = False
+
+    def say(self, message: Told) -> None:
+        """Pass a message on; dropped after the turn was cancelled or has ended."""
+        with self.lock:
+            if not (self._muted or self.ended):
+                self._pass(message)
+
+    def mute(self) -> None:
+        """From now on only the end passes: the lane has moved on."""
+        with self.lock:
+            self._muted = True
+
+    def end(self, ended: TurnEnded) -> bool:
+        """Pass the end on unless there was one; says whether this was it."""
+        with self.lock:
+            if self.ended:
+                return False
+            self.ended = True
+            self._pass(ended)
+            return True
+
+    def _pass(self, message: Told) -> None:
+        try:
+            self._tell(message)
+        except Exception as exc:  # a dead lane must not break the agent's thread
+            self._report("tell", exc)

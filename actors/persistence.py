@@ -1,0 +1,143 @@
+"""PersistenceActor: the one writer of the store, and the port through which lanes reach it (DESIGN §§4, 5).
+
+Pinned to a thread of its own, because SQLite wants one. It makes one group commit of whatever waits, without
+lingering, and answers each lane by runtime mail.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from attrs import frozen
+
+from seriatim.actors.pooled import PooledActor
+from seriatim.actors.refs import Ref
+from seriatim.commits import Commit, Unknown
+from seriatim.events import LogId
+from seriatim.limits import GROUP_COMMITS_MAX
+from seriatim.storage.contract import Store
+
+_log = logging.getLogger("seriatim.persistence")
+
+
+@frozen
+class Write:
+    """Commits to make durable, each with the lane that wants its outcome."""
+
+    entries: tuple[tuple[Commit, Ref[Any]], ...]
+
+
+@frozen
+class Fence:
+    """Refuse ``lane``'s smaller incarnations from now on; ``reply_to`` is told Fenced when that stands."""
+
+    lane: LogId
+    incarnation: int
+    reply_to: Ref[Any]
+
+
+@frozen
+class Fenced:
+    """The fence stands: what an older incarnation has not written by now will never be written."""
+
+    lane: LogId
+    incarnation: int
+
+
+class CommitPort:
+    """Collects the lanes' commits on the loop and hands them to the writer as one message.
+
+    ``offer`` and ``flush`` run on the loop's thread. The loop dispatcher calls ``flush`` at its hand-offs;
+    with ``at_once`` (no such dispatcher) each offer is flushed by itself.
+    """
+
+    def __init__(self, writer: Ref[Any], *, at_once: bool = False) -> None:
+        self._writer = writer
+        self._at_once = at_once
+        self._pending: list[tuple[Commit, Ref[Any]]] = []
+
+    def offer(self, commit: Commit, reply_to: Ref[Any]) -> None:
+        """Have ``commit`` written soon; its outcome comes to ``reply_to`` as runtime mail."""
+        self._pending.append((commit, reply_to))
+        if self._at_once:
+            self.flush()
+
+    def flush(self) -> None:
+        """Hand over what has been collected."""
+        if self._pending:
+            entries, self._pending = tuple(self._pending), []
+            self._writer.tell(Write(entries))
+
+
+class PersistenceActor(PooledActor):
+    """Writes groups of commits. All of it runs on the pinned dispatcher's thread, the opening included.
+
+    ``open_store`` is called there, once. ``on_open`` and ``on_closed`` are called there too: the first with
+    the store or with the error that kept it from opening.
+    """
+
+    def __init__(
+        self,
+        open_store: Callable[[], Store],
+        on_open: Callable[[Store | BaseException], None],
+        on_closed: Callable[[], None],
+    ) -> None:
+        super().__init__()
+        self._open_store = open_store
+        self._on_open = on_open
+        self._on_closed = on_closed
+        self._store: Store | None = None
+        self._waiting: list[tuple[Commit, Ref[Any]]] = []
+        self.groups = 0
+        self.commits = 0
+
+    def on_start(self) -> None:
+        """Open the store."""
+        try:
+            self._store = self._open_store()
+        except Exception as error:
+            self._on_open(error)
+            self.stop()
+            return
+        self._on_open(self._store)
+
+    def on_receive(self, message: Any) -> None:
+        """Collect commits; set fences at once."""
+        if type(message) is Write:
+            self._waiting.extend(message.entries)
+            if len(self._waiting) >= GROUP_COMMITS_MAX:
+                self._write()
+        elif type(message) is Fence:
+            assert self._store is not None
+            self._store.fence(message.lane, message.incarnation)
+            message.reply_to.signal(Fenced(message.lane, message.incarnation))
+
+    def on_drained(self) -> None:
+        """Write what has come together while the group before was being written."""
+        if self._waiting:
+            self._write()
+
+    def on_stop(self) -> None:
+        """Write the rest and close."""
+        if self._store is not None:
+            if self._waiting:
+                self._write()
+            self._store.close()
+            self._on_closed()
+
+    def _write(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        assert self._store is not None
+        commits = [commit for commit, _ in waiting]
+        try:
+            outcomes = self._store.commit(commits)
+        except Exception as error:
+            # A store must not raise here. If it does, nobody knows what was written: say just that.
+            _log.exception("the store raised while committing")
+            outcomes = [Unknown(commit.id, type(error).__name__) for commit in commits]
+        self.groups += 1
+        self.commits += len(commits)
+        for (_, reply_to), outcome in zip(waiting, outcomes, strict=True):
+            reply_to.signal(outcome)

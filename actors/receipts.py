@@ -1,0 +1,166 @@
+"""Receipts: what became of each message that came in through this process (DESIGN §§4, 8).
+
+A gateway-level table outside all actors, fed by the lanes' effects, so that an actor's restart loses none.
+Loop thread only, except where a method says otherwise.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Literal
+
+from attrs import frozen
+
+from seriatim.effects import Ack, AckDuplicate, Finished, Nack
+from seriatim.errors import GatewayClosedError
+from seriatim.model import AcceptOutcome
+
+_log = logging.getLogger("seriatim.receipts")
+
+
+@frozen
+class End:
+    """A message's terminal outcome. ``text``: the reply, None for silence or where there is none.
+
+    ``reason``: how the turn ended ("completed", "failed", "aborted", …), or why the message was dropped,
+    refused or a duplicate.
+    """
+
+    outcome: Literal["answered", "merged", "dropped", "refused", "duplicate"]
+    text: str | None
+    reason: str
+
+
+class Receipt:
+    """What ``accept`` says about a message, and the way to wait for its end.
+
+    ``outcome``: accepted, merged (accepted, and it joined a waiting message), duplicate (accepted before)
+    or refused. ``reason``: why it was refused. ``position``: turns before it. ``message_id``: its inbox id.
+    """
+
+    __slots__ = ("_end", "message_id", "outcome", "position", "reason", "session_id", "session_key")
+
+    def __init__(self, message_id: str, session_key: str) -> None:
+        self.message_id = message_id
+        self.session_key = session_key
+        self.outcome: AcceptOutcome | Literal["pending"] = "pending"
+        self.reason: str | None = None
+        self.position = 0
+        self.session_id: str | None = None
+        self._end: Future[End] = Future()
+
+    def __repr__(self) -> str:
+        return f"<receipt {self.message_id} {self.outcome}{f' ({self.reason})' if self.reason else ''}>"
+
+    @property
+    def end(self) -> End | None:
+        """The terminal outcome, if it is known by now. Any thread."""
+        return self._end.result() if self._end.done() and not self._end.cancelled() else None
+
+    async def answered(self) -> End:
+        """Wait for the terminal outcome, on any loop. Raises GatewayClosedError if the gateway stops first.
+
+        The message is safe then all the same: the next start answers it.
+        """
+        return await asyncio.shield(asyncio.wrap_future(self._end))
+
+    def wait(self, timeout_s: float | None = None) -> End:
+        """Block the calling thread until the terminal outcome; raises TimeoutError, GatewayClosedError."""
+        return self._end.result(timeout_s)
+
+    def _finish(self, end: End) -> None:
+        if not self._end.done():
+            self._end.set_result(end)
+
+    def _give_up(self, error: Exception) -> None:
+        if not self._end.done():
+            self._end.set_exception(error)
+
+
+Settled = Callable[[Receipt], None]
+
+
+class Receipts:
+    """The table: inbox id to receipt, from the door until the terminal outcome."""
+
+    def __init__(self) -> None:
+        self._accepting: dict[str, tuple[Receipt, Settled]] = {}
+        self._open: dict[str, Receipt] = {}
+        self.refused: Counter[str] = Counter()
+
+    def __len__(self) -> int:
+        return len(self._accepting) + len(self._open)
+
+    def open(self, inbox_id: str, session_key: str, settled: Settled) -> Receipt:
+        """Begin a receipt; ``settled`` is called once, when its outcome is known. It must not raise."""
+        receipt = Receipt(inbox_id, session_key)
+        self._accepting[inbox_id] = (receipt, settled)
+        return receipt
+
+    def take(self, effect: Ack | Nack | AckDuplicate | Finished) -> None:
+        """Feed one effect of a lane."""
+        kind = type(effect)
+        if kind is Ack:
+            self._accept(effect)  # type: ignore[arg-type]
+        elif kind is Finished:
+            self._finish(effect)  # type: ignore[arg-type]
+        elif kind is Nack:
+            self.refuse(effect.id, effect.reason)  # type: ignore[union-attr]
+        else:
+            self._settle(effect.id, "duplicate", End("duplicate", None, "accepted before"))
+
+    def refuse(self, inbox_id: str, reason: str) -> None:
+        """The message was not accepted."""
+        if inbox_id in self._accepting:
+            self.refused[reason] += 1
+            entry = self._accepting[inbox_id][0]
+            entry.reason = reason
+            self._settle(inbox_id, "refused", End("refused", None, reason))
+
+    def found(self, inbox_id: str, session_id: str | None, waiting: bool) -> None:
+        """A dead incarnation's commit turned out durable: the message was accepted by it."""
+        pending = self._accepting.get(inbox_id)
+        if pending is not None:
+            pending[0].session_id = session_id
+            self._settle(inbox_id, "accepted", None if waiting else End("answered", None, "found after a restart"))
+
+    def close(self) -> None:
+        """The gateway stops: release everybody who waits."""
+        error = GatewayClosedError("the gateway stopped; what was accepted is answered at the next start")
+        for inbox_id in list(self._accepting):
+            self.refuse(inbox_id, "stopping")
+        for receipt in self._open.values():
+            receipt._give_up(error)
+        self._open.clear()
+
+    def _accept(self, effect: Ack) -> None:
+        pending = self._accepting.get(effect.id)
+        if pending is not None:
+            receipt = pending[0]
+            receipt.session_id = effect.session or None
+            receipt.position = effect.position
+            self._settle(effect.id, effect.outcome, None)
+
+    def _finish(self, effect: Finished) -> None:
+        receipt = self._open.pop(effect.id, None)
+        if receipt is not None:
+            receipt._finish(End(effect.outcome, effect.text, effect.reason))
+
+    def _settle(self, inbox_id: str, outcome: AcceptOutcome, end: End | None) -> None:
+        pending = self._accepting.pop(inbox_id, None)
+        if pending is None:
+            return
+        receipt, settled = pending
+        receipt.outcome = outcome
+        if end is None:
+            self._open[inbox_id] = receipt
+        else:
+            receipt._finish(end)
+        try:
+            settled(receipt)
+        except Exception:
+            _log.exception("a receipt's callback failed")

@@ -1,0 +1,166 @@
+"""What an actor of a system looks like from outside: its handle, and the two ways in which mail can end unhandled."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, cast, overload
+
+import pykka
+from attrs import frozen
+
+from .dispatch import ActorDeadError, ActorError, DispatcherClosedError
+from .futures import PooledFuture
+from .mailbox import NONE_OUT, Ask
+from .pooled import PooledActor
+
+if TYPE_CHECKING:
+    from .contained import ContainedMailbox
+
+__all__ = ["Crash", "DeadLetter", "DeadReason", "Phase", "Ref"]
+
+A = TypeVar("A", bound=PooledActor)
+Phase: TypeAlias = Literal["start", "receive", "stop"]
+DeadReason: TypeAlias = Literal["refused", "signal", "stopped", "late", "closed"]
+
+
+@frozen
+class Crash:
+    """What is left of an actor whose hook raised. Its name is free again when ``on_crash`` is called.
+
+    Attributes:
+        ref: the dead actor's handle.
+        name: its name.
+        error: what escaped. Its traceback holds the actor's frames: keep the value only for as long as needed.
+        message: what was being handled; None in on_start, on_drained and on_stop.
+        mail: data messages not yet begun, oldest first, the one being handled excluded.
+        signals: runtime messages not yet begun, oldest first.
+        phase: the hook: "start" for on_start, "receive" for on_receive and on_drained, "stop" for on_stop.
+        at_ms: wall time, milliseconds since 1970.
+    """
+
+    ref: Ref[Any]
+    name: str
+    error: BaseException
+    message: Any
+    mail: tuple[Any, ...]
+    signals: tuple[Any, ...]
+    phase: Phase
+    at_ms: int
+
+
+@frozen
+class DeadLetter:
+    """A message that no handler will see and that is in no Crash.
+
+    Attributes:
+        ref: whom it was for.
+        message: the message.
+        reason: "stopped": it stood behind a stop; "late": sent from another thread while the actor died; "closed":
+            its dispatcher was closed. (The reasons "refused", an ActorDeadError raised to the teller, and "signal", a signal
+            to the dead, are only counted: the sender knows.)
+    """
+
+    ref: Ref[Any]
+    message: Any
+    reason: DeadReason
+
+
+class Ref(pykka.ActorRef[A]):
+    """Handle of an actor in a system. Cheap, thread-safe, outlives the actor.
+
+    A ``pykka.ActorRef`` too, so that proxies and ``ask`` work, with one difference: ``stop()`` doesn't block.
+
+    Attributes:
+        name: unique among the live actors of its system.
+    """
+
+    __slots__ = ("_box", "name")
+
+    def __init__(self, actor: A, box: ContainedMailbox, name: str) -> None:
+        super().__init__(actor)
+        self._box = box
+        self.name = name
+
+    def __str__(self) -> str:
+        return f"{self.actor_class.__name__} {self.name!r}"
+
+    def tell(self, message: Any) -> None:
+        """Send data mail: served in order, per sender and altogether. Any thread.
+
+        The bound is exact for a sender on the actor's own thread; from others, one batch more may slip in.
+
+        Raises:
+            MailboxFullError: the mailbox holds *mailbox_max* data messages.
+            ActorDeadError: the actor is dead, or was told to stop.
+        """
+        box = self._box
+        if len(box.fresh) + len(box.out) >= box.room:
+            raise box.refusal()
+        box.fresh.append(message)
+        if box.idle.acquire(False):
+            try:
+                box.dispatcher.schedule(box)
+            except DispatcherClosedError:
+                box.orphan(message)
+                raise ActorDeadError(self.name, "its dispatcher is closed") from None
+
+    def signal(self, message: Any) -> bool:
+        """Send runtime mail: served before data, in order among itself, exempt from the bound. Any thread, no errors.
+
+        Returns:
+            False if the actor is dead (counted in ``dead_letters``). A stopping actor still takes signals.
+        """
+        box = self._box
+        if box.actor is None:
+            box.system.count_dead("signal")
+            return False
+        if box.urgent is NONE_OUT:
+            box.own_urgent()
+        box.urgent.append(message)
+        if box.idle.acquire(False):
+            try:
+                box.dispatcher.schedule(box)
+            except DispatcherClosedError:
+                box.orphan(message)
+                return False
+        return True
+
+    @overload
+    def ask(self, message: Any, *, block: Literal[False], timeout: float | None = None) -> PooledFuture[Any]: ...
+    @overload
+    def ask(self, message: Any, *, block: Literal[True] = True, timeout: float | None = None) -> Any: ...
+    @overload
+    def ask(self, message: Any, *, block: bool = True, timeout: float | None = None) -> Any | PooledFuture[Any]: ...
+    def ask(self, message: Any, *, block: bool = True, timeout: float | None = None) -> Any:
+        """Send data mail that is answered with the handler's result. For the host and for tests: actors use tell.
+
+        An exception in the handler goes to the asker *and* crashes the actor, because its state is half changed.
+        """
+        future: PooledFuture[Any] = PooledFuture()
+        future.target = self._box
+        try:
+            self.tell(Ask(message, future))
+        except ActorError as error:
+            future.fail(error)
+        return future.get(timeout=timeout) if block else future
+
+    @overload  # type: ignore[override]  # Pykka's stop() blocks by default; in here nothing does
+    def stop(self, *, block: Literal[True], timeout: float | None = None) -> bool: ...
+    @overload
+    def stop(self, *, block: Literal[False] = False, timeout: float | None = None) -> PooledFuture[bool]: ...
+    def stop(self, *, block: bool = False, timeout: float | None = None) -> bool | PooledFuture[bool]:
+        """Stop after the mail that waits now; later tells raise ActorDeadError. Any thread.
+
+        Returns:
+            A future: True once on_stop has run (or the actor crashed instead), False if it was dead before.
+        """
+        future = self._box.stop(now=False)
+        return cast("bool", future.get(timeout=timeout)) if block else future
+
+    def stop_now(self) -> PooledFuture[bool]:
+        """Stop after the envelope being handled; waiting data mail becomes dead letters ("stopped"). Any thread."""
+        return self._box.stop(now=True)
+
+    @property
+    def pending(self) -> int:
+        """How much mail waits; a snapshot."""
+        return self._box.qsize()

@@ -1,0 +1,322 @@
+"""SessionActor: one lane, one actor; a thin shell over the lane's gate (DESIGN §§3, 4).
+
+The only writer of its lane log and of the sessions bound to it. Runs on the loop dispatcher and never
+blocks. What it lets out, it lets out with the permit of a durable commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from attrs import frozen
+
+from seriatim.actors.delivery import Deliveries
+from seriatim.actors.persistence import CommitPort
+from seriatim.actors.pooled import PooledActor
+from seriatim.actors.receipts import Receipts
+from seriatim.actors.refs import Ref
+from seriatim.actors.slots import TurnSlots
+from seriatim.actors.transcript import Transcript
+from seriatim.actors.turns import TurnRunner
+from seriatim.batch import Now
+from seriatim.clock import Clock, Timer
+from seriatim.commits import Commit, Durable, Refused, Unknown
+from seriatim.effects import (
+    Ack,
+    AckDuplicate,
+    CancelTurn,
+    Deliver,
+    DropDelivery,
+    Finished,
+    Nack,
+    Permit,
+    Proceed,
+    ReleaseCalls,
+    ReturnSlot,
+    RunTurn,
+    SendPart,
+    WantSlot,
+)
+from seriatim.events import Data
+from seriatim.gate import Gate, Out
+from seriatim.mail import AttemptWanted, Inbound, PartAbandoned, PartFailed, PartSettled, SlotGranted
+from seriatim.model import SessionSource
+from seriatim.turn import Claim, StepOffered, ToolFinished, TurnDelta, TurnEnded, TurnJob
+
+
+@frozen
+class Passivate:
+    """Stop serving if nothing is open; answered to the supervisor with Passivated or Stay."""
+
+    incarnation: int
+    reason: str
+
+
+@frozen
+class Passivated:
+    """The lane has no open work and its incarnation may end; ``bytes`` of warm state go with it."""
+
+    key: str
+    incarnation: int
+    bytes: int
+
+
+@frozen
+class Stay:
+    """The lane can't be put to rest now: ``why``."""
+
+    key: str
+    incarnation: int
+    why: str
+
+
+@frozen
+class Ending:
+    """The incarnation can't go on: its successor has to fold the logs again.
+
+    ``live_generation``: the turn that goes on running, 0 when none does. ``why``: for the log.
+    """
+
+    key: str
+    incarnation: int
+    live_generation: int
+    why: str
+
+
+@frozen
+class Flush:
+    """Make lazy events durable now."""
+
+
+@frozen
+class _Tick:
+    """The gate's time has come."""
+
+
+class Switches:
+    """What the gateway tells every lane at once. Loop thread only."""
+
+    def __init__(self) -> None:
+        self.draining = False
+
+
+@frozen
+class LanePorts:
+    """What every lane needs of its surroundings. All of it is used on the loop's thread."""
+
+    clock: Clock
+    writer: CommitPort
+    receipts: Receipts
+    runner: TurnRunner
+    slots: TurnSlots
+    deliveries: Deliveries
+    fresh_id: Callable[[], str]
+    session_id: Callable[[], str]
+    switches: Switches
+    supervisor: Ref[Any]
+    post: Callable[[str, Any], None]
+    """Runtime mail to whichever incarnation of a lane serves now. Any thread."""
+    touched: Callable[[str, int], None]
+    """Called when a turn starts, with the lane's key and its warm bytes: feeds the cache's order."""
+
+
+class SessionActor(PooledActor):
+    """The shell. ``gate`` and ``transcript`` come from the fold; ``shared``: several people write here."""
+
+    def __init__(self, key: str, gate: Gate, transcript: Transcript, shared: bool, ports: LanePorts) -> None:
+        super().__init__()
+        self.key = key
+        self._gate = gate
+        self._transcript = transcript
+        self._shared = shared
+        self._ports = ports
+        self._offered: Commit | None = None
+        self._granted = 0
+        self._timer: Timer | None = None
+        self._timer_at = 0
+        self._over = False
+        self._now = Now(0, ports.fresh_id, ports.session_id, self._take_slot, ports.deliveries.channel)
+        self._leave: dict[type[Any], Callable[[Permit | None, Any], None]] = {
+            Ack: self._receipt,
+            Nack: self._receipt,
+            AckDuplicate: self._receipt,
+            Finished: self._receipt,
+            RunTurn: self._run_turn,
+            CancelTurn: self._cancel_turn,
+            ReleaseCalls: self._release_calls,
+            Proceed: self._proceed,
+            Deliver: self._deliver,
+            SendPart: self._send_part,
+            DropDelivery: self._drop_delivery,
+            WantSlot: self._want_slot,
+            ReturnSlot: self._return_slot,
+        }
+
+    # --- mail in ---------------------------------------------------------------------------------------
+
+    def on_receive(self, message: Any) -> None:
+        """Take one message in, do what the gate then allows."""
+        if self._over:
+            if isinstance(message, _FOR_SUCCESSOR):
+                self._ports.post(self.key, message)
+            return
+        now = self._now
+        now.time = self._ports.clock.now_ms()
+        now.draining = self._ports.switches.draining
+        kind = message.__class__
+        if kind is Durable:
+            if self._offered is not None and self._offered.id == message.commit:
+                self._transcript.take(self._offered)
+            self._act(self._gate.settled(message, now))
+        elif kind is Refused or kind is Unknown:
+            self._act(self._gate.settled(message, now))
+        elif kind is _Tick:
+            self._timer = None
+            self._act(self._gate.tick(now))
+        elif kind is TurnDelta:
+            pass  # nothing of a reply leaves before its commit; live drafts come with their own ledger
+        elif kind is Passivate:
+            self._passivate(message)
+        elif kind is Flush:
+            self._act(self._gate.flush(now))
+        else:
+            if kind is SlotGranted:
+                self._granted += 1
+            self._act(self._gate.offer(message, now))
+
+    def _act(self, out: Out) -> None:
+        for permit, effect in out.effects:
+            self._leave[effect.__class__](permit, effect)
+        for internal in out.internal:
+            self._leave[internal.__class__](None, internal)
+        if out.slots_back:
+            self._ports.slots.give_back(self.key, out.slots_back)
+        if self._granted and not self._gate.holds(SlotGranted):
+            # Decided, and no turn started with it: the slot goes to somebody else.
+            self._ports.slots.give_back(self.key, self._granted)
+            self._granted = 0
+        if out.commit is not None:
+            self._offered = out.commit
+            self._ports.writer.offer(out.commit, self.actor_ref)  # type: ignore[arg-type]
+        if out.wake_at is not None:
+            self._arm(out.wake_at)
+        if out.stale or out.lost:
+            self._end("the logs are elsewhere" if out.stale else "a newer owner has taken over", keep=out.stale)
+        elif out.failed is not None:
+            raise out.failed
+
+    def _end(self, why: str, *, keep: bool) -> None:
+        running = self._gate.durable.running
+        live = running.generation if keep and running is not None else 0
+        self._over = True
+        self._ports.supervisor.signal(Ending(self.key, self._gate.incarnation, live, why))
+
+    def _passivate(self, message: Passivate) -> None:
+        gate = self._gate
+        state = gate.durable
+        why = None
+        if message.incarnation != gate.incarnation:
+            why = "another incarnation was meant"
+        elif state.running is not None:
+            why = "mid-turn"
+        elif state.waiting or state.owed:
+            why = "open work"
+        elif not gate.quiescent():
+            why = "unflushed"
+            self._act(gate.flush(self._now))
+        if why is None:
+            self._over = True
+            self._ports.supervisor.signal(Passivated(self.key, gate.incarnation, self._transcript.bytes))
+        else:
+            self._ports.supervisor.signal(Stay(self.key, gate.incarnation, why))
+
+    # --- time and slots --------------------------------------------------------------------------------
+
+    def _arm(self, at: int) -> None:
+        if self._timer is not None:
+            if self._timer_at <= at:
+                return
+            self._timer.cancel()
+        self._timer_at = at
+        ref: Ref[Any] = self.actor_ref  # type: ignore[assignment]
+        self._timer = self._ports.clock.call_later(max(0, at - self._now.time), lambda: ref.signal(_TICK) and None)
+
+    def _take_slot(self) -> bool:
+        if self._granted:
+            self._granted -= 1
+            return True
+        return self._ports.slots.try_take(self.key)
+
+    def _want_slot(self, permit: Permit | None, effect: WantSlot) -> None:
+        self._ports.slots.want(self.key, self.actor_ref)  # type: ignore[arg-type]
+
+    def _return_slot(self, permit: Permit | None, effect: ReturnSlot) -> None:
+        self._ports.slots.give_back(self.key)
+
+    # --- what leaves -----------------------------------------------------------------------------------
+
+    def _receipt(self, permit: Permit | None, effect: Ack | Nack | AckDuplicate | Finished) -> None:
+        self._ports.receipts.take(effect)
+
+    def _run_turn(self, permit: Permit | None, effect: RunTurn) -> None:
+        assert permit is not None
+        claims = tuple(_claim(data, time) for data, time in effect.claims)
+        job = TurnJob(
+            lane=self.key,
+            session=effect.session,
+            number=effect.number,
+            generation=effect.generation,
+            attempt=effect.attempt,
+            claims=claims,
+            history=self._transcript.before(effect.number),
+            boundary=effect.boundary,
+            had_activity=effect.had_activity,
+            resumed_from=effect.resumed_from,
+            idempotency_key=claims[0].id,
+            shared=self._shared,
+        )
+        self._ports.touched(self.key, self._transcript.bytes)
+        self._ports.runner.start(job, partial(self._ports.post, self.key))
+
+    def _cancel_turn(self, permit: Permit | None, effect: CancelTurn) -> None:
+        assert permit is not None
+        self._ports.runner.cancel(self.key, effect.generation, effect.why)
+
+    def _release_calls(self, permit: Permit | None, effect: ReleaseCalls) -> None:
+        assert permit is not None
+        self._ports.runner.release(self.key, effect.generation, effect.calls)
+
+    def _proceed(self, permit: Permit | None, effect: Proceed) -> None:
+        self._ports.runner.proceed(self.key, effect.generation, effect.calls)
+
+    def _deliver(self, permit: Permit | None, effect: Deliver) -> None:
+        assert permit is not None
+        self._ports.deliveries.take_up(self.key, effect)
+
+    def _send_part(self, permit: Permit | None, effect: SendPart) -> None:
+        assert permit is not None
+        self._ports.deliveries.tell(effect.target, effect)
+
+    def _drop_delivery(self, permit: Permit | None, effect: DropDelivery) -> None:
+        self._ports.deliveries.tell(effect.target, effect)
+
+
+_TICK = _Tick()
+# What an ending incarnation still finds in its mailbox and its successor must hear.
+_FOR_SUCCESSOR = (Inbound, StepOffered, ToolFinished, TurnEnded, AttemptWanted, PartSettled, PartFailed, PartAbandoned)
+
+
+def _claim(data: Data, time: int) -> Claim:
+    return Claim(
+        id=data["id"],
+        text=data["text"],
+        source=SessionSource.from_dict(data["source"]),
+        message_id=data.get("messageId"),
+        time=time,
+        kind=data["kind"],
+    )
+
+
+__all__ = ["Ending", "Flush", "LanePorts", "Passivate", "Passivated", "SessionActor", "Stay", "Switches"]

@@ -1,0 +1,396 @@
+"""SupervisorActor: alone starts, restarts, passivates and stops lanes (DESIGN §4).
+
+It is the only way for mail to a lane that isn't live; a live lane is told directly (``Directory.post``). A
+restart fences first, and reads the log only after the fence stands. Runs on the loop dispatcher.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Literal
+
+from attrs import Factory, define, frozen
+
+from seriatim.actors.loading import LaneRead, LaneReader, LaneUnreadable, ReadLane
+from seriatim.actors.persistence import Fence, Fenced
+from seriatim.actors.pooled import PooledActor
+from seriatim.actors.receipts import Receipts
+from seriatim.actors.refs import Crash, Ref
+from seriatim.actors.session import Ending, LanePorts, Passivate, Passivated, SessionActor, Stay
+from seriatim.actors.slots import TurnSlots
+from seriatim.actors.system import ActorSystem
+from seriatim.actors.turns import TurnRunner
+from seriatim.batch import Rules
+from seriatim.clock import Clock
+from seriatim.errors import ActorDeadError, MailboxFullError
+from seriatim.events import lane_log
+from seriatim.gate import Gate
+from seriatim.keys import parse_session_key
+from seriatim.limits import CRASHES_MAX, HELD_MAX, MAILBOX_MAX, RESTART_MS
+from seriatim.mail import DrainTimedOut, Inbound, Mail, PartAbandoned, PartFailed, PartSettled, Recover
+
+_log = logging.getLogger("seriatim.supervisor")
+_FORWARDED = frozenset({Inbound, PartSettled, PartFailed, PartAbandoned})
+
+State = Literal["fencing", "reading", "live", "passivating", "backing off", "quarantined"]
+
+
+@frozen
+class Route:
+    """Mail for a lane that was not live when it was sent."""
+
+    key: str
+    mail: Mail
+
+
+@frozen
+class Awaken:
+    """Make a lane live because it has open work."""
+
+    key: str
+
+
+@frozen
+class PassivateLane:
+    """Put the lane to rest if it has no open work; ``reason`` goes to its log line."""
+
+    key: str
+    reason: str
+
+
+@frozen
+class LaneCrashed:
+    """A lane's actor died of an error."""
+
+    crash: Crash
+
+
+@frozen
+class _RestartDue:
+    key: str
+    incarnation: int
+
+
+@define
+class _Lane:
+    """What the supervisor knows of one lane."""
+
+    key: str
+    incarnation: int
+    state: State
+    held: deque[Mail] = Factory(deque)
+    ref: Ref[Any] | None = None
+    gate: Gate | None = None
+    live_generation: int = 0
+    crashes: int = 0
+    poison: dict[str, int] = Factory(dict)
+
+
+class Directory:
+    """The live lanes, and the way to any lane. Changed on the loop's thread only; ``post`` may come from any."""
+
+    def __init__(self) -> None:
+        self.live: dict[str, Ref[Any]] = {}
+        self.supervisor: Ref[Any]
+        self._gates: dict[str, Gate] = {}
+
+    def add(self, key: str, ref: Ref[Any], gate: Gate) -> None:
+        """The lane is live: its mail goes to ``ref``."""
+        self.live[key] = ref
+        self._gates[key] = gate
+
+    def remove(self, key: str) -> None:
+        """The lane is not live: its mail goes to the supervisor."""
+        self.live.pop(key, None)
+        self._gates.pop(key, None)
+
+    def gates(self) -> list[Gate]:
+        """The live lanes' gates, to ask them whether they are quiescent."""
+        return list(self._gates.values())
+
+    def post(self, key: str, mail: Any) -> None:
+        """Mail that reports what has happened: never refused. Any thread."""
+        ref = self.live.get(key)
+        if ref is None or not ref.signal(mail):
+            self.supervisor.signal(Route(key, mail))
+
+    def submit(self, key: str, mail: Inbound) -> None:
+        """Inbound mail. Raises MailboxFullError."""
+        ref = self.live.get(key)
+        if ref is not None:
+            try:
+                ref.tell(mail)
+            except ActorDeadError:
+                pass
+            else:
+                return
+        self.supervisor.tell(Route(key, mail))
+
+
+@frozen
+class SupervisorPorts:
+    """What the supervisor works with. ``lane_ports`` is called once, with the supervisor's own ref."""
+
+    system: ActorSystem
+    directory: Directory
+    writer: Ref[Any]
+    reader: Ref[LaneReader]
+    receipts: Receipts
+    runner: TurnRunner
+    slots: TurnSlots
+    clock: Clock
+    dispatcher: Any
+    rules: Rules
+    fresh_id: Callable[[], str]
+    lane_ports: Callable[[Ref[Any]], LanePorts]
+    on_error: Callable[[str, BaseException], None]
+    gone: Callable[[str], None]
+    """Called when a lane was put to rest."""
+
+
+class SupervisorActor(PooledActor):
+    """The directory's keeper."""
+
+    def __init__(self, ports: SupervisorPorts) -> None:
+        super().__init__()
+        self._ports = ports
+        self._lanes: dict[str, _Lane] = {}
+        self._incarnations = 0
+        self._lane_ports: LanePorts | None = None
+        self.restarts = 0
+
+    def on_start(self) -> None:
+        """Get the lanes' ports, which need this actor's ref."""
+        self._lane_ports = self._ports.lane_ports(self.actor_ref)  # type: ignore[arg-type]
+
+    def on_receive(self, message: Any) -> None:
+        """Each message has its method."""
+        kind = type(message)
+        if kind is Route:
+            self._route(message)
+        elif kind is Awaken:
+            if message.key not in self._lanes:
+                self._activate(_Lane(message.key, 0, "reading"))
+        elif kind is Fenced:
+            self._fenced(message)
+        elif kind is LaneRead:
+            self._read(message)
+        elif kind is LaneUnreadable:
+            self._unreadable(message)
+        elif kind is LaneCrashed:
+            self._crashed(message.crash)
+        elif kind is Ending:
+            self._ending(message)
+        elif kind is PassivateLane:
+            self._passivate(message)
+        elif kind is Passivated:
+            self._passivated(message)
+        elif kind is Stay:
+            self._stay(message)
+        elif kind is _RestartDue:
+            lane = self._lanes.get(message.key)
+            if lane is not None and lane.incarnation == message.incarnation and lane.state == "backing off":
+                self._fence(lane)
+        elif kind is DrainTimedOut:
+            for ref in self._ports.directory.live.values():
+                ref.signal(message)
+
+    # --- mail to lanes that are not live ---------------------------------------------------------------
+
+    def _route(self, message: Route) -> None:
+        lane = self._lanes.get(message.key)
+        if lane is None:
+            lane = _Lane(message.key, 0, "reading")
+            lane.held.append(message.mail)
+            self._activate(lane)
+        elif lane.state == "live":
+            assert lane.ref is not None
+            self._forward(lane, message.mail)
+        elif type(message.mail) is Inbound and (lane.state == "quarantined" or len(lane.held) >= HELD_MAX):
+            self._ports.receipts.refuse(message.mail.id, "quarantined" if lane.state == "quarantined" else "lane_busy")
+        else:
+            lane.held.append(message.mail)
+
+    def _forward(self, lane: _Lane, mail: Mail) -> None:
+        assert lane.ref is not None
+        if type(mail) is not Inbound:
+            lane.ref.signal(mail)
+            return
+        try:
+            lane.ref.tell(mail)
+        except MailboxFullError:
+            self._ports.receipts.refuse(mail.id, "lane_busy")
+        except ActorDeadError:
+            lane.held.append(mail)  # its crash is on the way to us
+
+    # --- life ------------------------------------------------------------------------------------------
+
+    def _activate(self, lane: _Lane) -> None:
+        """Begin an incarnation. The first in this process needs no fence: nobody has written before it."""
+        self._lanes[lane.key] = lane
+        self._incarnations += 1
+        lane.incarnation = self._incarnations
+        self._ask_to_read(lane)
+
+    def _fence(self, lane: _Lane) -> None:
+        self._incarnations += 1
+        lane.incarnation = self._incarnations
+        lane.state = "fencing"
+        self._ports.writer.tell(Fence(lane_log(lane.key), lane.incarnation, self.actor_ref))  # type: ignore[arg-type]
+
+    def _fenced(self, message: Fenced) -> None:
+        lane = self._lanes.get(message.lane.removeprefix("lane:"))
+        if lane is not None and lane.state == "fencing" and lane.incarnation == message.incarnation:
+            self._ask_to_read(lane)
+
+    def _ask_to_read(self, lane: _Lane) -> None:
+        lane.state = "reading"
+        ids = frozenset(m.id for m in lane.held if type(m) is Inbound) if self.restarts else frozenset()
+        self._ports.reader.tell(ReadLane(lane.key, lane.incarnation, ids, self.actor_ref))  # type: ignore[arg-type]
+
+    def _read(self, message: LaneRead) -> None:
+        lane = self._lanes.get(message.key)
+        if lane is None or lane.state != "reading" or lane.incarnation != message.incarnation:
+            return
+        ports = self._ports
+        assert self._lane_ports is not None
+        shared = parse_session_key(lane.key).shared
+        gate = Gate(lane.incarnation, message.state, ports.rules, ports.fresh_id)
+        lane.gate = gate
+        lane.ref = ports.system.start(
+            SessionActor,
+            lane.key,
+            gate,
+            message.transcript,
+            shared,
+            self._lane_ports,
+            dispatcher=ports.dispatcher,
+            name=f"{lane_log(lane.key)}#{lane.incarnation}",
+            mailbox_max=MAILBOX_MAX,
+        )
+        lane.state = "live"
+        ports.directory.add(lane.key, lane.ref, gate)
+        lane.ref.signal(Recover(live_generation=lane.live_generation))
+        lane.live_generation = 0
+        held, lane.held = lane.held, deque()
+        for mail in held:
+            if type(mail) is Inbound and mail.id in message.found:
+                ports.receipts.found(mail.id, message.state.bound, mail.id in message.state.waiting)
+            else:
+                self._forward(lane, mail)
+
+    def _unreadable(self, message: LaneUnreadable) -> None:
+        lane = self._lanes.get(message.key)
+        if lane is None or lane.state != "reading" or lane.incarnation != message.incarnation:
+            return
+        self._ports.on_error("lane", message.error)
+        self._quarantine(lane)
+
+    def _quarantine(self, lane: _Lane) -> None:
+        """The lane can't be served: refuse, touch nothing, hold nobody else up."""
+        lane.state = "quarantined"
+        held, lane.held = lane.held, deque()
+        for mail in held:
+            if type(mail) is Inbound:
+                self._ports.receipts.refuse(mail.id, "quarantined")
+
+    # --- death -----------------------------------------------------------------------------------------
+
+    def _crashed(self, crash: Crash) -> None:
+        lane = next((lane for lane in self._lanes.values() if lane.ref is crash.ref), None)
+        self._ports.on_error(crash.name, crash.error)
+        if lane is None:
+            return
+        running = lane.gate.durable.running if lane.gate is not None else None
+        if running is not None:
+            self._ports.runner.cancel(lane.key, running.generation, "the lane's actor crashed")
+        self._bury(lane)
+        self._ports.slots.give_back_all(lane.key)
+        inherited = [*self._leftover(lane), *crash.signals, *crash.mail]
+        if type(crash.message) is Inbound:
+            inherited = self._judge(lane, crash.message, crash.error) + inherited
+        elif type(crash.message) in _FORWARDED:
+            inherited.insert(0, crash.message)
+        self._inherit(lane, inherited)
+        lane.crashes += 1
+        if lane.crashes > CRASHES_MAX:
+            self._quarantine(lane)
+            return
+        lane.state = "backing off"
+        wait = RESTART_MS[min(lane.crashes - 1, len(RESTART_MS) - 1)]
+        ref: Ref[Any] = self.actor_ref  # type: ignore[assignment]
+        due = _RestartDue(lane.key, lane.incarnation)
+        self._ports.clock.call_later(wait, lambda: ref.signal(due) and None)
+
+    def _judge(self, lane: _Lane, message: Inbound, error: BaseException) -> list[Any]:
+        """A message that kills its lane is tried once more, then refused with its reason."""
+        seen = lane.poison.get(message.id, 0)
+        lane.poison[message.id] = seen + 1
+        if seen:
+            self._ports.receipts.refuse(message.id, f"error: {type(error).__name__}")
+            return []
+        return [message]
+
+    def _ending(self, message: Ending) -> None:
+        lane = self._lanes.get(message.key)
+        if lane is None or lane.incarnation != message.incarnation or lane.ref is None:
+            return
+        _log.warning("a lane is folded again: %s", message.why)
+        ref = lane.ref
+        self._bury(lane)
+        # The turn goes on, so its words count too.
+        lane.held.extendleft(reversed(self._leftover(lane)))
+        lane.live_generation = message.live_generation
+        self._ports.slots.give_back_all(lane.key, but=1 if message.live_generation else 0)
+        ref.stop()  # after the mail that it still has, which it sends back to us
+        self._fence(lane)
+
+    def _bury(self, lane: _Lane) -> None:
+        self._ports.directory.remove(lane.key)
+        lane.ref = None
+        self.restarts += 1
+
+    def _leftover(self, lane: _Lane) -> list[Any]:
+        gate, lane.gate = lane.gate, None
+        return [] if gate is None else list(gate.leftover())
+
+    def _inherit(self, lane: _Lane, mail: list[Any]) -> None:
+        lane.held.extendleft(reversed([m for m in mail if type(m) in _FORWARDED]))
+
+    # --- rest ------------------------------------------------------------------------------------------
+
+    def _passivate(self, message: PassivateLane) -> None:
+        lane = self._lanes.get(message.key)
+        if lane is None or lane.state != "live" or lane.ref is None:
+            return
+        try:
+            # Behind the data mail that is already there, so that none of it is left unserved.
+            lane.ref.tell(Passivate(lane.incarnation, message.reason))
+        except (MailboxFullError, ActorDeadError):
+            return
+        lane.state = "passivating"
+        self._ports.directory.remove(lane.key)
+
+    def _passivated(self, message: Passivated) -> None:
+        lane = self._lanes.get(message.key)
+        if lane is None or lane.incarnation != message.incarnation or lane.ref is None:
+            return
+        lane.ref.stop()
+        self._ports.runner.evict(lane.key)
+        self._ports.gone(lane.key)
+        del self._lanes[lane.key]
+        if lane.held:
+            fresh = _Lane(lane.key, 0, "reading", lane.held)
+            self._activate(fresh)
+
+    def _stay(self, message: Stay) -> None:
+        lane = self._lanes.get(message.key)
+        if lane is None or lane.incarnation != message.incarnation or lane.ref is None or lane.gate is None:
+            return
+        lane.state = "live"
+        self._ports.directory.add(lane.key, lane.ref, lane.gate)
+        held, lane.held = lane.held, deque()
+        for mail in held:
+            self._forward(lane, mail)

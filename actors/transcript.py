@@ -1,0 +1,97 @@
+"""The warm transcript of a lane's session: the messages that its durable events tell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import overload
+
+from seriatim.commits import Commit
+from seriatim.events import Event, session_log
+from seriatim.turn import Message
+
+
+class History(Sequence[Message]):
+    """The first ``length`` messages of an append-only list: a view that costs nothing to make."""
+
+    __slots__ = ("_length", "_messages")
+
+    def __init__(self, messages: list[Message], length: int) -> None:
+        self._messages = messages
+        self._length = length
+
+    def __len__(self) -> int:
+        return self._length
+
+    @overload
+    def __getitem__(self, index: int) -> Message: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Message]: ...
+    def __getitem__(self, index: int | slice) -> Message | list[Message]:
+        if isinstance(index, slice):
+            return [self._messages[i] for i in range(*index.indices(self._length))]
+        if not -self._length <= index < self._length:
+            raise IndexError("message index out of range")
+        return self._messages[index % self._length]
+
+    def __iter__(self) -> Iterator[Message]:
+        messages = self._messages
+        for index in range(self._length):
+            yield messages[index]
+
+    def __repr__(self) -> str:
+        return f"<history of {self._length} messages>"
+
+
+class Transcript:
+    """Messages of the bound session, oldest first. Grows by durable events only; owned by one lane."""
+
+    __slots__ = ("_messages", "bytes", "session")
+
+    def __init__(self) -> None:
+        self.session: str | None = None
+        self.bytes = 0
+        self._messages: list[Message] = []
+
+    def begin(self, session_id: str) -> None:
+        """Start anew for another session; views of the one before keep their messages."""
+        self.session = session_id
+        self._messages = []
+        self.bytes = 0
+
+    def take(self, commit: Commit) -> None:
+        """Add what a durable commit tells of the lane's session."""
+        for event in commit.parts[0].events:
+            if event.type == "route/bound":
+                self.begin(event.data["session"])
+        if self.session is not None:
+            log = session_log(self.session)
+            for part in commit.parts:
+                if part.log == log:
+                    self.extend(part.events)
+
+    def extend(self, events: Iterable[Event]) -> None:
+        """Add the messages among ``events`` of the session's log."""
+        for event in events:
+            message = _message(event)
+            if message is not None:
+                self._messages.append(message)
+                self.bytes += len(message.text)
+
+    def before(self, turn: int) -> History:
+        """The messages of the turns before ``turn``."""
+        messages = self._messages
+        length = len(messages)
+        while length and messages[length - 1].turn >= turn:
+            length -= 1
+        return History(messages, length)
+
+
+def _message(event: Event) -> Message | None:
+    data = event.data
+    if event.type == "user/message":
+        return Message("user", data["text"], data["at"], data["turn"], data.get("author"), data)
+    if event.type == "assistant/message":
+        return Message("assistant", data["text"], event.time, data["turn"], None, data)
+    if event.type == "tool/result":
+        return Message("tool", str(data.get("content", data.get("outcome", ""))), event.time, data["turn"], None, data)
+    return None

@@ -1,0 +1,288 @@
+"""The turn runner: runs agents outside the lanes, and tells the lanes what comes of it (DESIGN §§4, 6).
+
+A turn is one task on the gateway's loop. Async agents run inside that task; plain functions and generators on
+a daemon thread of their own, which the task awaits. How many there are at once is bounded by the caller's turn
+slots; a plain agent that ignores its cancellation keeps its thread, is counted in ``late``, and no longer
+holds anything of the lane.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Protocol
+
+from seriatim.actors import endings
+from seriatim.actors.calling import call_blocking, entry_of, is_async, on_thread, resolve
+from seriatim.actors.live_turn import Turn
+from seriatim.actors.outlet import Outlet, Report, Tell
+from seriatim.actors.steps import StepGate
+from seriatim.actors.warm import Warm, WarmAgents
+from seriatim.errors import InvalidInputError, TurnCancelledError
+from seriatim.turn import TurnEnded, TurnJob
+
+_log = logging.getLogger("seriatim.turns")
+
+
+class TurnRunner(Protocol):
+    """The port. All but ``close`` are called on the loop's thread, return at once and never raise.
+
+    A turn is named by lane and generation. Everything is idempotent; names of turns that have ended, and of
+    calls that never were, are ignored.
+    """
+
+    def start(self, job: TurnJob, tell: Tell) -> None:
+        """Run a turn. ``tell`` may be called from any thread, and before ``start`` returns.
+
+        Exactly one TurnEnded is told, last, whatever happens.
+        """
+
+    def cancel(self, lane: str, generation: int, why: str) -> None:
+        """The turn's answer is no longer wanted; its TurnEnded (aborted) comes when it has unwound."""
+
+    def release(self, lane: str, generation: int, calls: tuple[str, ...]) -> None:
+        """The commit that explains these calls is durable (T2, or the T3 whose ``next`` they were): run them."""
+
+    def proceed(self, lane: str, generation: int, call_id: str) -> None:
+        """The commit with this call's result is durable (T3): the agent may go on."""
+
+    def evict(self, lane: str) -> int:
+        """Begin the soft release of the lane's idle warm agent; its logical bytes, 0 if none or in use."""
+
+    async def close(self, grace_s: float) -> None:
+        """Interrupt all turns, give them ``grace_s`` seconds to unwind, then clean warm agents up."""
+
+
+class _Running:
+    """One turn that runs: its way out, its gate and its task."""
+
+    def __init__(self, job: TurnJob, tell: Tell, loop: asyncio.AbstractEventLoop, report: Report) -> None:
+        self.job = job
+        self.outlet = Outlet(tell, report)
+        self.gate = StepGate(job, self.outlet, loop)
+        self.turn = Turn(job, self.outlet, self.gate)
+        self.why: str | None = None
+        self.shutdown = False
+        self.task: asyncio.Task[None] | None = None
+        # While a thread runs the agent, cancelling the task would only lose sight of the thread.
+        self.on_thread = False
+        self.warm: Warm | None = None
+
+    def ending(self, ended: TurnEnded) -> TurnEnded:
+        """``ended`` as it counts: of a cancelled turn it comes too late."""
+        if self.why is None:
+            return ended
+        return endings.interrupted(self.job, self.why) if self.shutdown else endings.aborted(self.job, self.why, ended)
+
+
+class AgentRunner:
+    """Runs a host's own agents. ``agent`` serves all lanes, or ``agent_factory(session_id)`` makes one per lane.
+
+    ``loop``: the caller's; async agents run there. ``on_error(where, error)``: told of every error of agents
+    and hooks; default is a log line without the error's text, which may quote a conversation. Raises
+    InvalidInputError when there is not exactly one of agent and factory, or it is nothing that can be run.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        agent: Any = None,
+        agent_factory: Callable[[str], Any] | None = None,
+        on_error: Report | None = None,
+    ) -> None:
+        if (agent is None) == (agent_factory is None):
+            raise InvalidInputError("agent", "exactly one of agent and agent_factory is needed")
+        if agent_factory is None:
+            entry_of(agent)
+        self._loop = loop
+        self._agent = agent
+        self._on_error = on_error
+        self._running: dict[tuple[str, int], _Running] = {}
+        self._warm = None if agent_factory is None else WarmAgents(loop, agent_factory, self._report)
+        self._closed = False
+
+    @property
+    def late(self) -> int:
+        """Turns that were cancelled and have not unwound yet."""
+        return sum(1 for running in self._running.values() if running.why is not None)
+
+    @property
+    def live(self) -> int:
+        """Turns that run and are wanted."""
+        return len(self._running) - self.late
+
+    def start(self, job: TurnJob, tell: Tell) -> None:
+        """See TurnRunner.start."""
+        name = (job.lane, job.generation)
+        running = _Running(job, tell, self._loop, self._report)
+        if self._closed or self._loop.is_closed():
+            running.outlet.end(endings.interrupted(job, "the runner is closed"))
+        elif name in self._running:
+            running.outlet.end(endings.failed(job, InvalidInputError("generation", "it was started before")))
+        else:
+            self._running[name] = running
+            if not self._on_loop(self._launch, running):
+                self._running.pop(name, None)
+                running.outlet.end(endings.interrupted(job, "the event loop is closed"))
+
+    def cancel(self, lane: str, generation: int, why: str) -> None:
+        """See TurnRunner.cancel."""
+        running = self._running.get((lane, generation))
+        if running is not None:
+            self._stop(running, why)
+
+    def release(self, lane: str, generation: int, calls: tuple[str, ...]) -> None:
+        """See TurnRunner.release."""
+        running = self._running.get((lane, generation))
+        if running is not None:
+            running.gate.release(calls)
+
+    def proceed(self, lane: str, generation: int, call_id: str) -> None:
+        """See TurnRunner.proceed."""
+        running = self._running.get((lane, generation))
+        if running is not None:
+            running.gate.proceed(call_id)
+
+    def evict(self, lane: str) -> int:
+        """See TurnRunner.evict."""
+        return 0 if self._warm is None or self._closed else self._warm.evict(lane)
+
+    async def close(self, grace_s: float) -> None:
+        """See TurnRunner.close. On the runner's loop, or on another once that one is closed."""
+        self._closed = True
+        turns = list(self._running.values())
+        for running in turns:
+            running.shutdown = running.shutdown or running.why is None
+            self._stop(running, "the runner was closed")
+        tasks = {running.task for running in turns if running.task is not None}
+        alive = not self._loop.is_closed()
+        if alive and tasks:
+            await asyncio.wait(tasks, timeout=grace_s)
+        for running in turns:
+            if running.outlet.end(running.ending(endings.interrupted(running.job, "it did not stop in time"))):
+                self._report("close", TimeoutError(f"a turn did not stop within {grace_s} s"))
+            if alive and running.task is not None:
+                running.task.cancel()
+        if alive and self._warm is not None:
+            await self._warm.close(grace_s)
+        elif alive and self._agent is not None:
+            await self._cleanup(grace_s)
+
+    def _stop(self, running: _Running, why: str) -> None:
+        if running.why is not None:
+            return
+        running.why = why
+        running.outlet.mute()
+        running.turn.cancelled.set()
+        running.gate.close(why)
+        self._on_loop(self._interrupt, running)
+
+    def _interrupt(self, running: _Running) -> None:
+        if running.task is not None and not running.on_thread:
+            running.task.cancel()
+
+    def _on_loop(self, fn: Callable[[_Running], None], running: _Running) -> bool:
+        """Call on the loop's thread, at once if this is it; says whether the loop is there to do it."""
+        try:
+            if asyncio.get_running_loop() is self._loop:
+                fn(running)
+                return True
+        except RuntimeError:
+            pass  # no loop runs on this thread
+        try:
+            self._loop.call_soon_threadsafe(fn, running)
+        except RuntimeError:
+            return False
+        return True
+
+    def _launch(self, running: _Running) -> None:
+        running.task = self._loop.create_task(self._turn(running))
+        running.task.add_done_callback(partial(self._finished, running))
+        if running.why is not None:
+            running.task.cancel()
+
+    async def _turn(self, running: _Running) -> None:
+        job = running.job
+        try:
+            agent = await self._agent_for(running)
+            ended = endings.completed(job, await self._run(running, agent))
+        except asyncio.CancelledError as exc:
+            if running.why is None and _cancelled_from_outside():
+                ended = endings.interrupted(job, "the event loop is shutting down")
+            else:
+                ended = endings.failed(job, exc)
+        except TurnCancelledError as exc:
+            ended = endings.failed(job, exc)
+        except BaseException as exc:  # also KeyboardInterrupt: an agent can't stop its host's loop
+            self._report("agent", exc)
+            ended = endings.failed(job, exc)
+        running.outlet.end(running.ending(ended))
+
+    def _finished(self, running: _Running, task: asyncio.Task[None]) -> None:
+        """On the loop, when the turn's task is over, even if it was cancelled before its first step."""
+        job = running.job
+        self._running.pop((job.lane, job.generation), None)
+        running.outlet.end(running.ending(endings.interrupted(job, "the event loop is shutting down")))
+        running.gate.close("the turn has ended")
+        for tool in list(running.gate.tasks):
+            tool.cancel()
+        if running.warm is not None and self._warm is not None and not self._loop.is_closed():
+            self._warm.give_back(running.warm, job.generation)
+        if not task.cancelled() and task.exception() is not None:
+            self._report("turn", task.exception() or RuntimeError())
+
+    async def _agent_for(self, running: _Running) -> Any:
+        if self._warm is None:
+            return self._agent
+        job = running.job
+        running.warm = await self._warm.take(job.lane, job.session, job.generation)
+        return running.warm.made.result()
+
+    async def _run(self, running: _Running, agent: Any) -> Any:
+        entry = entry_of(agent)
+        if is_async(entry):
+            return await resolve(entry(running.turn), running.turn)
+        running.on_thread = True
+        thread = on_thread("seriatim-agent", call_blocking, entry, running.turn)
+        thread.add_done_callback(lambda _: self._thread_done(running))
+        result = await asyncio.wrap_future(thread)
+        running.on_thread = False
+        if running.why is not None and asyncio.iscoroutine(result):
+            result.close()
+            raise TurnCancelledError(running.why)
+        return await resolve(result, running.turn)
+
+    def _thread_done(self, running: _Running) -> None:
+        # With the loop closed, nobody awaits the thread any more.
+        if self._loop.is_closed():
+            running.outlet.end(running.ending(endings.interrupted(running.job, "the event loop is closed")))
+
+    async def _cleanup(self, timeout_s: float) -> None:
+        hook = getattr(self._agent, "cleanup", None)
+        if not callable(hook):
+            return
+        try:
+            async with asyncio.timeout(timeout_s):
+                if is_async(hook):
+                    await hook()
+                else:
+                    await asyncio.wrap_future(on_thread("seriatim-hook", hook))
+        except Exception as exc:  # a failing hook is told and stops nothing
+            self._report("cleanup", exc)
+
+    def _report(self, where: str, error: BaseException) -> None:
+        if self._on_error is None:
+            _log.error("%s failed: %s", where, type(error).__name__)
+            return
+        try:
+            self._on_error(where, error)
+        except Exception as exc:  # the host's reporter must not end a turn
+            _log.error("on_error itself failed: %s", type(exc).__name__)  # no text of errors in logs
+
+
+def _cancelled_from_outside() -> bool:
+    """Whether this task was cancelled, as against an agent that raised CancelledError by itself."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

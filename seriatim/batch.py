@@ -1,0 +1,193 @@
+"""The plan of one commit while it is being made: drafts, effects, and the state they lead to.
+
+A batch owns one private fork of the lane's state. Deciding a message adds drafts and applies each to the
+fork at once, so that the next message of the same batch sees it; the finished plan keeps that fork, which
+a test holds equal to the fold of the drafts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+from attrs import Factory, define, frozen
+
+from seriatim.commits import Binding, Commit, Part
+from seriatim.effects import Deliver, Effect, ReturnSlot, WantSlot
+from seriatim.events import FORMAT_VERSION, Data, Event, LogId, session_log
+from seriatim.lane import LaneState, SessionPart, apply_lane, apply_session, hot
+from seriatim.model import Target
+from seriatim.outbox import Channel, split
+
+
+@frozen
+class Rules:
+    """The settings that rules depend on (see GatewayConfig for their meaning).
+
+    ``freshness_ms``: how old an interrupted turn may be to run again by itself.
+    """
+
+    collapse: Literal["merge", "replace"] = "merge"
+    separate_attempt: bool = False
+    stop_suspends: bool = True
+    freshness_ms: int = 3_600_000
+    attempts_ambiguous_max: int = 3
+
+
+@define
+class Now:
+    """What the world brings to a decision; a shell reuses one and sets its time.
+
+    ``time``: epoch ms. ``fresh_id`` and ``session_id`` make new ids. ``take_slot`` tries to take a turn
+    slot without waiting. ``channel`` tells about the way to a target. ``draining``: start no turn.
+    """
+
+    time: int
+    fresh_id: Callable[[], str]
+    session_id: Callable[[], str]
+    take_slot: Callable[[], bool]
+    channel: Callable[[Target], Channel]
+    draining: bool = False
+
+
+@define
+class _Draft:
+    expected_head: int
+    header: dict[str, Any] | None
+    events: list[Event] = Factory(list)
+
+
+class Batch:
+    """One commit in the making. Used by the rules; made and closed by the gate."""
+
+    __slots__ = (
+        "after",
+        "internal",
+        "keys",
+        "lane_events",
+        "lane_head",
+        "now",
+        "rules",
+        "sessions",
+        "size",
+        "slots_taken",
+        "state",
+        "wants_slot",
+    )
+
+    def __init__(self, state: LaneState, rules: Rules, now: Now) -> None:
+        self.state = state
+        self.rules = rules
+        self.now = now
+        self.lane_head = state.head
+        self.lane_events: list[Event] = []
+        self.sessions: dict[str, _Draft] = {}
+        self.keys: dict[str, None] = {}
+        self.after: list[Effect] = []
+        self.internal: list[Effect] = []
+        self.size = 0
+        self.slots_taken = 0
+        self.wants_slot = False
+
+    # --- drafts ----------------------------------------------------------------------------------------
+
+    def lane(self, event_type: str, data: Data) -> None:
+        """Draft an event of the lane log."""
+        event = Event(event_type, self.state.head, self.now.time, data)
+        self.lane_events.append(event)
+        apply_lane(self.state, event)
+
+    def session(self, event_type: str, data: Data) -> None:
+        """Draft an event of the bound session's log."""
+        part = self.state.session
+        assert part is not None, "a session event without a bound session"
+        draft = self.sessions.get(part.id)
+        if draft is None:
+            draft = self.sessions[part.id] = _Draft(part.head, None)
+        event = Event(event_type, part.head, self.now.time, data)
+        draft.events.append(event)
+        apply_session(part, event)
+
+    def bind_new(self, reason: str, boundary: str = "none") -> SessionPart:
+        """Draft a new session for the lane; the one before keeps its log."""
+        previous = self.state.session
+        session_id = self.now.session_id()
+        data: Data = {"session": session_id, "reason": reason}
+        header: dict[str, Any] = {"version": FORMAT_VERSION, "id": session_id, "createdAt": self.now.time}
+        if previous is not None:
+            data["previous"] = previous.id
+            if previous.ended:
+                data["hadActivity"] = True
+        if boundary != "none":
+            data["boundary"] = boundary
+        self.sessions[session_id] = _Draft(0, header)
+        self.lane("route/bound", data)
+        bound = self.state.session
+        assert bound is not None
+        return bound
+
+    def owe(self, text: str, to: Target | None, turn: int = 0, why_none: str = "empty") -> bool:
+        """Draft the debt of ``text`` to ``to``; False (and its record) when there is nothing to send.
+
+        Without a target the host has the reply from the receipt.
+        """
+        if to is None:
+            self.lane("delivery/none", {"turn": turn, "reason": "receipt"})
+            return False
+        channel = self.now.channel(to)
+        parts = split(text, channel)
+        if not parts:
+            self.lane("delivery/none", {"turn": turn, "reason": why_none})
+            return False
+        delivery = self.now.fresh_id()
+        data: Data = {"id": delivery, "parts": list(parts), "to": to.to_data()}
+        if turn:
+            data["turn"] = turn
+        # T5 inside T4: the first attempt is recorded with the debt when it is about to be made anyway.
+        # Without T5 (idempotent sends) the debt itself counts as the first attempt.
+        recorded = channel.idempotent or (channel.up and not self.state.owed and not self.rules.separate_attempt)
+        if recorded:
+            data["attempt"] = 1
+        self.size += sum(map(len, parts))
+        self.lane("delivery/owed", data)
+        self.after.append(Deliver(delivery, parts, to, tuple(range(len(parts))), recorded, self.now.time))
+        return True
+
+    # --- turn slots ------------------------------------------------------------------------------------
+
+    def take_slot(self) -> bool:
+        """A turn slot for a turn that starts in this commit, or the wish for one."""
+        if self.now.take_slot():
+            self.slots_taken += 1
+            return True
+        if not self.wants_slot:
+            self.wants_slot = True
+            self.internal.append(WantSlot())
+        return False
+
+    def return_slot(self) -> None:
+        """The running turn is over once this commit is durable."""
+        self.after.append(ReturnSlot())
+
+    # --- the commit ------------------------------------------------------------------------------------
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing to make durable."""
+        return not self.lane_events and not self.sessions
+
+    def close(self, commit_id: str, lane: LogId, incarnation: int) -> Commit:
+        """The commit of everything drafted. Session events change nothing that the hot row tells."""
+        parts: list[Part] = []
+        if self.lane_events:
+            header = None
+            if not self.lane_head:
+                header = {"version": FORMAT_VERSION, "id": self.state.key, "createdAt": self.now.time}
+            parts.append(Part(lane, self.lane_head, tuple(self.lane_events), hot(self.state), header))
+        bindings: list[Binding] = []
+        for session_id, draft in self.sessions.items():
+            log = session_log(session_id)
+            parts.append(Part(log, draft.expected_head, tuple(draft.events), None, draft.header))
+            if draft.header is not None:
+                bindings.append(Binding(log, None, lane))
+        return Commit(commit_id, lane, incarnation, tuple(parts), tuple(self.keys), tuple(bindings))

@@ -1,0 +1,267 @@
+"""The configuration: every key, its default, its unit and its meaning. Pure; ``configfile`` reads the file.
+
+Three sources, the later one wins: the defaults below, one TOML file, and environment variables named
+``SERIATIM_<SECTION>__<KEY>`` (``SERIATIM_AGENT__BASE_URL`` is ``agent.base_url``; keys of the top level have one
+part: ``SERIATIM_HOME``). Inside the file's texts ``${NAME}`` stands for an environment variable. Anything not
+understood is refused with its dotted key; nothing is accepted and then ignored.
+
+Keys keep the names that gateways of this kind already use. They come with the work that obeys them, so these are
+unknown keys until then: ``agent.agent_cache.idle_ttl_secs`` and ``.memory_high_mb`` (eviction by age and by memory
+pressure), ``storage.on_unavailable`` (today always "refuse"), ``agent.gateway_timeout``, ``queue.album_window_ms``, ``queue.busy`` other than "queue", ``privacy.*``,
+and the timer settings of old configurations, which will be taken as inert and named in one warning.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Mapping
+from typing import Literal, TypeVar
+
+import attrs
+
+from seriatim.errors import ConfigError
+from seriatim.settings import (
+    Kind,
+    build,
+    choice,
+    dotted_keys,
+    expand,
+    flag,
+    number,
+    optional,
+    overridden,
+    section,
+    setting,
+    text,
+    whole,
+)
+
+T = TypeVar("T")
+
+ENVIRONMENT_PREFIX = "SERIATIM_"
+
+_NAME = r"[a-z0-9][a-z0-9_-]*"
+_FACTORY = r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*"
+_URL = r"https?://[^\s/]+(/\S*)?"
+_DAY_S = 86_400
+
+
+@attrs.frozen(kw_only=True)
+class AgentCacheConfig:
+    """How many warm agents and transcripts are kept in memory."""
+
+    max_size: int = setting(128, whole(1, 1_000_000), doc="Warm sessions kept; the longest unused goes first.")
+
+
+@attrs.frozen(kw_only=True)
+class AgentConfig:
+    """Who answers, and how long they may take.
+
+    ``kind`` "auto" is "factory" where a factory is named, "openai" where a ``base_url`` is, else "history": the
+    built-in agent that needs no model. Naming a kind chooses among settings that are all there.
+    """
+
+    kind: Literal["auto", "history", "openai", "factory"] = setting(
+        "auto",
+        choice("auto", "history", "openai", "factory"),
+        doc="Which agent answers.",
+    )
+    factory: str | None = setting(
+        None,
+        optional(text(matching=_FACTORY, says='a name of the form "module:function"')),
+        doc="Function that is called with a session and returns its agent.",
+    )
+    base_url: str | None = setting(
+        None,
+        optional(text(matching=_URL, says="an address that begins with http:// or https://")),
+        doc="An OpenAI-compatible API, up to and without /chat/completions.",
+    )
+    model: str | None = setting(None, optional(text()), doc="Name of the model there.")
+    api_key: str | None = setting(None, optional(text()), doc="Sent as bearer token; absent: none is.", secret=True)
+    system_prompt: str | None = setting(None, optional(text()), doc="Stands before the conversation.")
+    timeout_s: float = setting(
+        120.0, number(above=0), doc="Longest silence of the model's server, seconds, before the call counts as failed."
+    )
+    gateway_auto_continue_freshness: int = setting(
+        3600, whole(0), doc="A turn interrupted longer ago than this, seconds, isn't continued by itself."
+    )
+    agent_cache: AgentCacheConfig = setting(AgentCacheConfig(), section(AgentCacheConfig), doc="Warm state.")
+
+    def __attrs_post_init__(self) -> None:
+        """Refuse half an agent.
+
+        Raises:
+            ConfigError: a chosen kind whose settings are missing, or two that exclude each other.
+
+        """
+        if self.kind == "auto" and self.factory and self.base_url:
+            raise ConfigError("kind", 'must say "factory" or "openai" where both are set')
+        if self.kind == "factory" and not self.factory:
+            raise ConfigError("factory", 'is missing for kind "factory"')
+        if self.chosen == "openai" or (self.chosen == "history" and self.kind == "auto" and self.model):
+            for name in ("base_url", "model"):
+                if not getattr(self, name):
+                    raise ConfigError(name, "is missing; a model is reached by base_url and model together")
+
+    @property
+    def chosen(self) -> Literal["history", "openai", "factory"]:
+        """The kind, "auto" resolved."""
+        if self.kind != "auto":
+            return self.kind
+        return "factory" if self.factory else "openai" if self.base_url else "history"
+
+
+@attrs.frozen(kw_only=True)
+class TurnsConfig:
+    """How many conversations are answered at once."""
+
+    concurrency_max: int = setting(64, whole(1, 100_000), doc="Turns that run side by side, over all lanes.")
+
+
+@attrs.frozen(kw_only=True)
+class QueueConfig:
+    """What happens to messages that arrive while a turn runs."""
+
+    collapse: Literal["merge", "replace"] = setting(
+        "merge",
+        choice("merge", "replace"),
+        doc='Follow-ups become one turn ("merge"), or the newest displaces the older, which is told ("replace").',
+    )
+    busy: Literal["queue"] = setting("queue", choice("queue"), doc="A busy lane's follow-up waits for the next turn.")
+
+
+@attrs.frozen(kw_only=True)
+class DeliveryConfig:
+    """How hard a reply is tried, and what is recorded before it leaves."""
+
+    separate_attempt: bool = setting(
+        False,
+        flag(),
+        doc="Record each attempt in a commit of its own: one more commit per turn, no needless notice after a crash.",
+    )
+    max_age_s: int = setting(_DAY_S, whole(1), doc="A reply not sent after this many seconds is abandoned.")
+    attempts_ambiguous_max: int = setting(
+        3, whole(1, 100), doc="Sends per part that may or may not have arrived, before it is abandoned."
+    )
+
+
+@attrs.frozen(kw_only=True)
+class AdmissionConfig:
+    """Which messages are let in."""
+
+    dm_without_ids: Literal["refuse", "shared"] = setting(
+        "refuse",
+        choice("refuse", "shared"),
+        doc='A direct message without any id is refused, or all such share one conversation ("shared").',
+    )
+
+
+@attrs.frozen(kw_only=True)
+class CommandsConfig:
+    """Commands that people type."""
+
+    prefix: str = setting(
+        "/",
+        text(matching=r"\S{1,8}", says="one to eight characters without space"),
+        doc="What a command begins with, where its adapter doesn't say otherwise.",
+    )
+    stop_suspends: bool = setting(
+        True, flag(), doc="/stop also ends the session's context; the next message starts fresh."
+    )
+
+
+@attrs.frozen(kw_only=True)
+class StopConfig:
+    """How the gateway stops."""
+
+    drain_s: float = setting(
+        30.0, number(at_least=0), doc="Running turns get this many seconds to end; 0: they are interrupted at once."
+    )
+
+
+@attrs.frozen
+class AdapterConfig:
+    """One ``[adapters.<name>]`` table: its options are checked by the class that its adapter hands in.
+
+    ``name`` is the account's name in keys and logs, ``type`` the adapter's, ``options`` the other keys as written.
+    """
+
+    name: str
+    type: str
+    options: Mapping[str, object] = attrs.field(factory=dict, repr=False)  # may hold passwords
+
+    def parse(self, options: builtins.type[T]) -> T:
+        """Make the adapter's own settings class out of the options.
+
+        Raises:
+            ConfigError: as ``settings.build``, with keys under ``adapters.<name>``.
+
+        """
+        return build(options, self.options, at=f"adapters.{self.name}")
+
+
+def _adapters() -> Kind:
+    name_says = "lower-case letters, digits, _ and -"
+    named = text(matching=_NAME, says=name_says)
+
+    def check(value: object) -> object:
+        if isinstance(value, tuple):
+            if not all(isinstance(adapter, AdapterConfig) for adapter in value):
+                raise ValueError
+            return value
+        if not isinstance(value, Mapping):
+            raise ValueError  # noqa: TRY004  (settings turns it into a ConfigError)
+        return tuple(_adapter(name, table, named) for name, table in value.items())
+
+    return Kind("a table of tables", check)
+
+
+def _adapter(name: str, table: object, named: Kind) -> AdapterConfig:
+    key = f"adapters.{name}"
+    try:
+        named.check(name)
+    except ValueError:
+        raise ConfigError(key, f"the name must be {named.says}") from None
+    if not isinstance(table, Mapping):
+        raise ConfigError(key, "must be a table with a type")
+    if "type" not in table:
+        raise ConfigError(f"{key}.type", 'is missing; it names the kind of adapter, as in type = "irc"')
+    if not isinstance(table["type"], str) or not table["type"]:
+        raise ConfigError(f"{key}.type", "must be text that isn't empty")
+    return AdapterConfig(name, str(table["type"]), {key: value for key, value in table.items() if key != "type"})
+
+
+@attrs.frozen(kw_only=True)
+class GatewayConfig:
+    """The whole configuration of one gateway; without arguments, the defaults."""
+
+    home: str = setting(
+        "state", text(), doc="Folder of everything durable; a relative one counts from the working directory."
+    )
+    group_sessions_per_user: bool = setting(True, flag(), doc="In groups and channels each person has a session.")
+    thread_sessions_per_user: bool = setting(False, flag(), doc="In threads too; else a thread is shared.")
+    agent: AgentConfig = setting(AgentConfig(), section(AgentConfig), doc="Who answers.")
+    turns: TurnsConfig = setting(TurnsConfig(), section(TurnsConfig), doc="Turns at once.")
+    queue: QueueConfig = setting(QueueConfig(), section(QueueConfig), doc="Busy lanes.")
+    delivery: DeliveryConfig = setting(DeliveryConfig(), section(DeliveryConfig), doc="Replies.")
+    admission: AdmissionConfig = setting(AdmissionConfig(), section(AdmissionConfig), doc="Who is let in.")
+    commands: CommandsConfig = setting(CommandsConfig(), section(CommandsConfig), doc="Commands.")
+    stop: StopConfig = setting(StopConfig(), section(StopConfig), doc="Stopping.")
+    adapters: tuple[AdapterConfig, ...] = setting((), _adapters(), doc="Platforms, each an account.")
+
+
+def parse_config(values: Mapping[str, object], environ: Mapping[str, str]) -> GatewayConfig:
+    """Make the configuration out of a parsed file and an environment.
+
+    Args:
+        values: what the TOML file holds; empty for none.
+        environ: the environment, for ``${NAME}`` and for ``SERIATIM_…`` variables.
+
+    Raises:
+        ConfigError: the first thing that isn't understood, with its dotted key.
+
+    """
+    top = [field.name for field in attrs.fields(GatewayConfig)]
+    expanded = expand(values, environ)
+    laid = overridden(expanded, environ, prefix=ENVIRONMENT_PREFIX, top=top)
+    return build(GatewayConfig, laid, known=tuple(dotted_keys(GatewayConfig)))

@@ -1,0 +1,374 @@
+"""The rules of a lane: what each message makes true, and what may leave afterwards (DESIGN §§3, 6, 7).
+
+Each rule works in place on the batch's private fork. Nothing here knows threads, clocks or disks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from seriatim.batch import Batch
+from seriatim.commands import COMMANDS, unknown_command
+from seriatim.effects import (
+    Ack,
+    AckDuplicate,
+    CancelTurn,
+    DropDelivery,
+    Finished,
+    Nack,
+    Proceed,
+    ReleaseCalls,
+    RunTurn,
+    SendPart,
+)
+from seriatim.events import Data, mend_text
+from seriatim.inbox import abandon, accepted_data, end_claims, reply_target
+from seriatim.lane import OpenTurn, Running
+from seriatim.limits import WAITING_MAX
+from seriatim.mail import (
+    AttemptWanted,
+    Drain,
+    DrainTimedOut,
+    Inbound,
+    Mail,
+    PartAbandoned,
+    PartFailed,
+    PartSettled,
+    Recover,
+    SlotGranted,
+    TurnBroken,
+)
+from seriatim.queueing import authority, entry_of, place
+from seriatim.recovery import close_turn, recover, take_up
+from seriatim.turn import StepOffered, ToolCall, ToolFinished, TurnEnded
+
+FAILED_TEXT: Final = "This message could not be answered ({detail})."
+
+
+def decide(batch: Batch, message: Mail) -> None:
+    """Add to ``batch`` what ``message`` makes true."""
+    _RULES[type(message)](batch, message)
+
+
+# --- inbound -------------------------------------------------------------------------------------------
+
+
+def _inbound(batch: Batch, m: Inbound) -> None:
+    if m.key and m.key in batch.keys:
+        batch.after.append(AckDuplicate(m.id))
+        return
+    waits = not m.command or (m.command == "queue" and bool(m.args))
+    if waits and len(batch.state.waiting) >= WAITING_MAX:
+        batch.internal.append(Nack(m.id, "queue_full"))
+        return
+    if m.key:
+        batch.keys[m.key] = None
+    batch.size += m.size
+    if not m.command:
+        _accept(batch, m, "wake" if m.event.internal else "human")
+    elif m.command == "queue" and m.args:
+        _accept(batch, m, "queue")
+    else:
+        COMMANDS.get(m.command, unknown_command)(batch, m)
+        start_next(batch)
+
+
+def _accept(batch: Batch, m: Inbound, kind: str) -> None:
+    state = batch.state
+    data = accepted_data(m, kind)
+    if state.session is None:
+        batch.bind_new("first")
+    where = place(state.queue, entry_of(data), batch.rules.collapse)
+    if where == "replace":
+        older = state.queue[0].ids
+        batch.lane("inbox/dropped", {"ids": list(older), "reason": "superseded"})
+        batch.after.extend(Finished(inbox_id, "dropped", None, "superseded") for inbox_id in older)
+        where = "slot"
+    data["place"] = where
+    batch.lane("inbox/accepted", data)
+    assert state.bound is not None
+    depth = len(state.queue) if state.running is not None else len(state.queue) - 1
+    batch.after.append(Ack(m.id, "merged" if where == "join" else "accepted", state.bound, depth))
+    start_next(batch)
+
+
+# --- turns ---------------------------------------------------------------------------------------------
+
+
+def start_next(batch: Batch) -> None:
+    """Start the next turn if the lane is idle, has work, and gets a slot (T1)."""
+    state = batch.state
+    if state.running is not None or not (state.queue or state.interrupted) or batch.now.draining:
+        return
+    claim = _next_claim(batch)
+    if claim is not None and batch.take_slot():
+        _start(batch, *claim)
+
+
+def _next_claim(batch: Batch) -> tuple[str, tuple[str, ...], Running | None] | None:
+    """Kind, claims, and the interrupted turn that they take up again; None when nothing should run."""
+    state = batch.state
+    first = state.queue[0] if state.queue else None
+    if state.interrupted:
+        oldest_fresh = batch.now.time - batch.rules.freshness_ms
+        for held in state.interrupted:
+            # One that is too old to go on by itself waits for the next message (DESIGN §6.2).
+            if held.since >= oldest_fresh or (first is not None and held.kind != "human"):
+                return held.kind, held.ids, held
+        if first is not None and first.kind == "human":
+            # Then it is claimed together with that message, unless that is someone else's to speak for.
+            held = state.interrupted[0]
+            equal = authority(state.waiting[held.ids[0]].data) == first.auth
+            return "human", held.ids + first.ids if equal else held.ids, held
+    return None if first is None else (first.kind, first.ids, None)
+
+
+def _start(batch: Batch, kind: str, ids: tuple[str, ...], held: Running | None) -> None:
+    state = batch.state
+    if _lifts_suspension(batch, kind, ids):
+        batch.bind_new("suspended", "suspended")
+    session = state.session
+    assert session is not None
+    number, generation = session.turns + 1, state.generation + 1
+    attempt = held.attempt + 1 if held is not None else 1
+    boundary, had_activity = state.boundary, state.had_activity
+    claims = tuple((w.data, w.time) for w in map(state.waiting.__getitem__, ids))
+    batch.lane(
+        "inbox/claimed",
+        {
+            "ids": list(ids),
+            "kind": kind,
+            "session": session.id,
+            "turn": number,
+            "generation": generation,
+            "attempt": attempt,
+        },
+    )
+    start: Data = {"turn": number, "claims": list(ids)}
+    resumed_from = None
+    told: tuple[str, ...] = ()
+    if held is not None and held.session == session.id:
+        start["resumedFrom"] = resumed_from = held.turn
+        told = held.ids
+    batch.session("turn/start", start)
+    for data, time in claims:
+        batch.size += len(data["text"])
+        if data["id"] not in told:  # a resumed turn repeats no user message
+            batch.session("user/message", _user_message(number, data, time))
+    batch.session("step/start", {"turn": number, "step": 1})
+    batch.after.append(RunTurn(session.id, number, generation, attempt, claims, boundary, had_activity, resumed_from))
+
+
+def _lifts_suspension(batch: Batch, kind: str, ids: tuple[str, ...]) -> bool:
+    state = batch.state
+    at = state.suspended_at
+    if at is None:
+        return False
+    # A wake, and whatever was accepted before the /stop, still runs in the suspended session (DESIGN §7).
+    return at < 0 or (kind != "wake" and max(state.waiting[i].seq for i in ids) > at)
+
+
+def _user_message(turn: int, data: Data, time: int) -> Data:
+    source = data["source"]
+    message: Data = {"turn": turn, "id": data["id"], "text": data["text"], "at": time}
+    name = source.get("user_name") or source.get("user_id")
+    if name is not None:
+        message["author"] = name
+    return message
+
+
+def _open_turn(batch: Batch, generation: int) -> OpenTurn | None:
+    """The session's open turn, if it is the one that ``generation`` means; late words touch nothing."""
+    running, part = batch.state.running, batch.state.session
+    if running is None or running.generation != generation or part is None:
+        return None
+    return part.open
+
+
+def _step_offered(batch: Batch, m: StepOffered) -> None:
+    """T2: the model's message with its calls; those that start now are recorded before they run."""
+    turn = _open_turn(batch, m.generation)
+    if turn is None:
+        return
+    asked = [{"id": call.id} for call in (*m.calls, *m.later)]
+    batch.session("assistant/message", {"turn": turn.number, "step": turn.step, "text": m.text, "calls": asked})
+    _record_calls(batch, turn, m.calls)
+    batch.after.append(ReleaseCalls(m.generation, tuple(call.id for call in m.calls)))
+
+
+def _record_calls(batch: Batch, turn: OpenTurn, calls: tuple[ToolCall, ...]) -> None:
+    for call in calls:
+        batch.session(
+            "tool/call",
+            {
+                "turn": turn.number,
+                "step": turn.step,
+                "id": call.id,
+                "name": call.name,
+                "args": call.args,
+                "effects": call.effects,
+            },
+        )
+
+
+def _tool_finished(batch: Batch, m: ToolFinished) -> None:
+    """T3: one call's result (and the next serial call); the step's last one opens the next step."""
+    turn = _open_turn(batch, m.generation)
+    if turn is None or m.call_id not in turn.calls:
+        return
+    data: Data = {"turn": turn.number, "step": turn.step, "id": m.call_id, "content": m.content}
+    if m.error:
+        data["error"] = True
+    batch.session("tool/result", data)
+    _record_calls(batch, turn, m.next)
+    if not turn.calls:
+        step = turn.step
+        batch.session("step/end", {"turn": turn.number, "step": step})
+        batch.session("step/start", {"turn": turn.number, "step": step + 1})
+    batch.after.append(Proceed(m.generation, (m.call_id,)))
+    if m.next:
+        batch.after.append(ReleaseCalls(m.generation, tuple(call.id for call in m.next)))
+
+
+def _turn_ended(batch: Batch, m: TurnEnded) -> None:
+    """T4: the reply, the end of the turn, the outcome of each claim and the debt, in one commit."""
+    state = batch.state
+    running = state.running
+    if running is None or running.generation != m.generation:
+        batch.lane("turn/late", {"turn": m.turn, "generation": m.generation, "reason": m.reason})
+        return
+    if m.reason == "interrupted":
+        return  # the runner went away with the process: the turn stays open for the next start
+    to = reply_target(batch, running.ids[0])
+    text, mended = (None, False) if m.reason != "completed" or m.text is None else mend_text(m.text)
+    detail = None if m.detail is None else mend_text(m.detail)[0]
+    if text is not None and state.session is not None and state.session.open is not None:
+        _final_message(batch, m, text, mended)
+    close_turn(batch, m.reason, detail)
+    end_claims(batch, m.reason, text)
+    if m.reason in ("failed", "timeout"):
+        batch.owe(FAILED_TEXT.format(detail=detail or m.reason), to, running.turn)
+    else:
+        batch.owe(text or "", to, running.turn, detail or "empty")
+    batch.return_slot()
+    start_next(batch)
+
+
+def _turn_broken(batch: Batch, m: TurnBroken) -> None:
+    running = batch.state.running
+    if running is not None and running.generation == m.generation:
+        batch.after.append(CancelTurn(m.generation, m.detail))
+        _turn_ended(batch, TurnEnded(m.turn, m.generation, "failed", None, detail=m.detail))
+
+
+def _final_message(batch: Batch, m: TurnEnded, text: str, mended: bool) -> None:
+    part = batch.state.session
+    assert part is not None
+    assert part.open is not None
+    data: Data = {"turn": part.open.number, "step": part.open.step, "text": text}
+    if mended:
+        data["mended"] = True
+    if m.usage is not None:
+        data["usage"] = _usage(m.usage)
+    if m.finish is not None:
+        data["finish"] = m.finish
+    batch.session("assistant/message", data)
+
+
+def _usage(usage: Any) -> Data:
+    names = ("input", "output", "cache_read", "cache_write", "total", "last_prompt_tokens")
+    return {_camel(name): count for name in names if (count := getattr(usage, name))}
+
+
+def _camel(name: str) -> str:
+    head, *tail = name.split("_")
+    return head + "".join(word.capitalize() for word in tail)
+
+
+# --- delivery ------------------------------------------------------------------------------------------
+
+
+def _attempt_wanted(batch: Batch, m: AttemptWanted) -> None:
+    """T5: record the attempt, then let the part be sent; marked when an earlier one may have arrived."""
+    owed = batch.state.owed.get(m.delivery)
+    if owed is None:
+        batch.internal.append(DropDelivery(None, m.delivery))
+        return
+    part = owed.states[m.part]
+    if part.done:
+        batch.after.append(take_up(owed))  # this part is through, others are still due
+        return
+    if part.doubts >= batch.rules.attempts_ambiguous_max:
+        abandon(batch, owed, m.part, "too many attempts of unknown outcome")
+        return
+    data: Data = {"id": m.delivery, "part": m.part, "n": part.attempts + 1 + part.first}
+    marked = part.doubts > 0 and not batch.now.channel(owed.target).idempotent
+    if marked:
+        data["marked"] = True
+    batch.lane("delivery/attempt", data)
+    batch.after.append(SendPart(owed.target, m.delivery, m.part, data["n"], marked))
+
+
+def _part_settled(batch: Batch, m: PartSettled) -> None:
+    owed = batch.state.owed.get(m.delivery)
+    if owed is None or owed.states[m.part].done:
+        return
+    data: Data = {"id": m.delivery, "part": m.part}
+    if m.message_id is not None:
+        data["messageId"] = m.message_id
+    batch.lane("delivery/settled", data)
+
+
+def _part_failed(batch: Batch, m: PartFailed) -> None:
+    owed = batch.state.owed.get(m.delivery)
+    if owed is None:
+        return
+    part = owed.states[m.part]
+    # Told twice, or of an attempt that has no record: it must not clear the doubt about another one.
+    if not part.done and not part.last_failed and part.doubts > 0:
+        batch.lane("delivery/failed", {"id": m.delivery, "part": m.part, "reason": m.reason})
+
+
+def _part_abandoned(batch: Batch, m: PartAbandoned) -> None:
+    owed = batch.state.owed.get(m.delivery)
+    if owed is not None and not owed.states[m.part].done:
+        abandon(batch, owed, m.part, m.reason)
+
+
+# --- life ----------------------------------------------------------------------------------------------
+
+
+def _recover(batch: Batch, m: Recover) -> None:
+    recover(batch, m)
+    start_next(batch)
+
+
+def _slot_granted(batch: Batch, m: SlotGranted) -> None:
+    start_next(batch)
+
+
+def _drain_timed_out(batch: Batch, m: DrainTimedOut) -> None:
+    if batch.state.running is not None:
+        batch.lane("resume/marked", {"reason": m.reason})
+
+
+def _drain(batch: Batch, m: Drain) -> None:
+    """The shell sets ``Now.draining``; this message only ends what waits behind it in the mailbox."""
+
+
+_RULES: Final[dict[type[Any], Callable[[Batch, Any], None]]] = {
+    Inbound: _inbound,
+    Recover: _recover,
+    SlotGranted: _slot_granted,
+    StepOffered: _step_offered,
+    ToolFinished: _tool_finished,
+    TurnEnded: _turn_ended,
+    TurnBroken: _turn_broken,
+    AttemptWanted: _attempt_wanted,
+    PartSettled: _part_settled,
+    PartFailed: _part_failed,
+    PartAbandoned: _part_abandoned,
+    DrainTimedOut: _drain_timed_out,
+    Drain: _drain,
+}

@@ -1,0 +1,389 @@
+"""The Gate: waiting for a commit (DESIGN §§1-3).
+
+One gate per lane incarnation, at most one commit in flight. While it is, mail waits in the stash; what a
+commit explains leaves only when the commit is durable. Driven by the lane's actor, on its thread.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from attrs import Factory, define
+
+from seriatim.batch import Batch, Now, Rules
+from seriatim.commits import Commit, Durable, Outcome, Refused, Unknown
+from seriatim.decide import decide
+from seriatim.effects import AckDuplicate, Effect, Nack, Permit
+from seriatim.errors import (
+    BindingMismatchError,
+    CommitTooLargeError,
+    HeadMismatchError,
+    InvalidInputError,
+    KeysTakenError,
+    OwnershipLostError,
+    SeriatimError,
+)
+from seriatim.events import DEPTH_MAX, lane_log
+from seriatim.lane import LaneState
+from seriatim.limits import (
+    COMMIT_BYTES_MAX,
+    COMMIT_MESSAGES_MAX,
+    COMMIT_RETRY_MS,
+    COMMIT_SESSIONS_MAX,
+    STASH_BYTES_MAX,
+    STASH_MESSAGES_MAX,
+)
+from seriatim.mail import (
+    LAZY,
+    DrainTimedOut,
+    Inbound,
+    Mail,
+    PartAbandoned,
+    PartFailed,
+    PartSettled,
+    Recover,
+    TurnBroken,
+)
+from seriatim.turn import StepOffered, ToolFinished, TurnEnded
+
+LAZY_WINDOW_MS = 200
+_REPEATABLE = frozenset({Inbound, PartSettled, PartAbandoned})
+_ONCE = frozenset({PartFailed, StepOffered, ToolFinished, TurnEnded, DrainTimedOut, TurnBroken})
+
+
+@define
+class Out:
+    """What the shell has to do after a step of the gate, in this order.
+
+    ``effects``: may leave now, in order, with their permits. ``internal``: leave nothing, need no permit.
+    ``slots_back``: turn slots taken for turns that didn't start. ``commit``: offer it to the writer.
+    ``wake_at``: call ``tick`` then (epoch ms), None when nothing waits for time. ``stale``: the logs are
+    not what the gate believed: the incarnation must end and its successor fold them again. ``lost``: a newer
+    owner has taken over. ``failed``: a kept message that raises; the incarnation must end. After these three
+    the gate only collects mail for its successor.
+    """
+
+    effects: list[tuple[Permit, Effect]] = Factory(list)
+    internal: list[Effect] = Factory(list)
+    slots_back: int = 0
+    commit: Commit | None = None
+    wake_at: int | None = None
+    stale: bool = False
+    lost: bool = False
+    failed: BaseException | None = None
+
+
+class Gate:
+    """Stages what mail makes true, offers it as commits, and releases effects when they are durable.
+
+    ``durable`` is the fold of the logs whenever nothing is in flight. Nobody outside reads the staged state.
+    """
+
+    def __init__(self, incarnation: int, state: LaneState, rules: Rules, commit_id: Callable[[], str]) -> None:
+        self.durable = state
+        self.rules = rules
+        self.incarnation = incarnation
+        self.lane = lane_log(state.key)
+        self._commit_id = commit_id
+        self._last_durable = "fold"
+        self._batch: Batch | None = None
+        self._mail: list[Mail] = []
+        self._in_flight: Commit | None = None
+        self._stash: deque[Mail] = deque()
+        self._stash_bytes = 0
+        self._lazy: list[Mail] = []
+        self._lazy_at: int | None = None
+        self._kept: list[Mail] = []
+        self._retry_at: int | None = None
+        self._refusals = 0
+        self._alone = 0
+        self._unknown = False
+        self._over = False
+        self._absent = False
+
+    # --- the three doors -------------------------------------------------------------------------------
+
+    def offer(self, message: Mail, now: Now) -> Out:
+        """Take one message in. Never raises for what a message holds."""
+        kind = type(message)
+        out = Out()
+        if kind in LAZY:
+            self._lazy.append(message)
+            if self._lazy_at is None:
+                self._lazy_at = now.time + LAZY_WINDOW_MS
+        elif kind is Inbound and self._in_flight is not None and not self._has_room(message):
+            out.internal.append(Nack(message.id, "lane_busy"))  # type: ignore[union-attr]
+        else:
+            self._stash.append(message)
+            self._stash_bytes += _size(message)
+            if self._in_flight is None:
+                self._advance(now, out)
+        out.wake_at = self._wake_at()
+        return out
+
+    def settled(self, outcome: Outcome, now: Now) -> Out:
+        """Take the writer's answer to the commit in flight; others are answers to a dead incarnation."""
+        out = Out()
+        commit, batch = self._in_flight, self._batch
+        if commit is None or batch is None or outcome.commit != commit.id:
+            return out
+        if type(outcome) is Durable:
+            self._in_flight = self._batch = None
+            self._refusals = 0
+            self._unknown = False
+            self._last_durable = commit.id
+            self._release(batch, commit.id, out)
+            self._advance(now, out)
+        elif type(outcome) is Unknown:
+            # Staged state and effects stay; the same commit is offered again and finds itself, or is written.
+            self._unknown = True
+            self._back_off(now)
+        else:
+            assert type(outcome) is Refused
+            self._in_flight = self._batch = None
+            self._unknown = False
+            out.slots_back += batch.slots_taken
+            self._refused(outcome, now, out)
+        out.wake_at = self._wake_at()
+        return out
+
+    def tick(self, now: Now) -> Out:
+        """Time has come for what ``wake_at`` named; harmless at any time."""
+        out = Out()
+        if self._in_flight is not None:
+            # Only after an Unknown: a second copy of a commit in flight could land after the first was refused.
+            if self._unknown and self._retry_at is not None and now.time >= self._retry_at:
+                self._retry_at = None
+                out.commit = self._in_flight
+        else:
+            self._advance(now, out)
+        out.wake_at = self._wake_at()
+        return out
+
+    def flush(self, now: Now) -> Out:
+        """Make lazy mail durable now (before a passivation, a stop)."""
+        if self._lazy_at is not None:
+            self._lazy_at = now.time
+        return self.tick(now)
+
+    def quiescent(self) -> bool:
+        """Whether nothing is in flight, stashed, lazy or kept: ``durable`` is all there is."""
+        return not (self._in_flight or self._stash or self._lazy or self._kept)
+
+    @property
+    def over(self) -> bool:
+        """Whether the incarnation has to end."""
+        return self._over
+
+    def holds(self, kind: type[Mail]) -> bool:
+        """Whether a message of ``kind`` still waits to be decided."""
+        return any(type(m) is kind for m in (*self._stash, *self._kept))
+
+    def leftover(self) -> list[Mail]:
+        """What a dying incarnation's successor must hear again: inbound mail and delivery's reports.
+
+        What is in flight may be durable or not: only what is harmless to decide twice is told again.
+        """
+        undecided = (*self._kept, *self._lazy, *self._stash)
+        if self._absent:
+            undecided = (*self._mail, *undecided)
+            in_flight = []
+        else:
+            in_flight = [m for m in self._mail if type(m) in _REPEATABLE]
+        return [*in_flight, *(m for m in undecided if type(m) in _REPEATABLE or type(m) in _ONCE)]
+
+    # --- batches ---------------------------------------------------------------------------------------
+
+    def _advance(self, now: Now, out: Out) -> None:
+        """Decide what waits into the next commit, until one is in flight or nothing waits."""
+        while self._in_flight is None and not self._over and self._due(now):
+            mail = self._gather(now)
+            batch, mail = self._decide(mail, now, out)
+            if batch is None:
+                continue
+            if batch.empty:
+                # Nothing new to make durable: what it wants done is explained by what already is.
+                self._release(batch, self._last_durable, out)
+                continue
+            self._batch, self._mail = batch, mail
+            self._in_flight = out.commit = batch.close(self._commit_id(), self.lane, self.incarnation)
+
+    def _due(self, now: Now) -> bool:
+        if self._stash:
+            return True
+        if self._kept_due(now):
+            return True
+        return self._lazy_at is not None and now.time >= self._lazy_at
+
+    def _kept_due(self, now: Now) -> bool:
+        kept = self._kept
+        if not kept:
+            return False
+        # Nothing is decided before a recovery: a dead incarnation's turn would pass for a running one.
+        return self._retry_at is None or now.time >= self._retry_at or type(kept[0]) is Recover
+
+    def _gather(self, now: Now) -> list[Mail]:
+        """The mail of the next commit: kept mail that is due, lazy mail, then the stash up to the bounds."""
+        if self._lazy:
+            self._put_back(self._lazy)
+            self._lazy, self._lazy_at = [], None
+        if self._kept_due(now):
+            self._put_back(self._kept)
+            self._kept, self._retry_at = [], None
+        mail: list[Mail] = []
+        size = 0
+        stash = self._stash
+        count_max = COMMIT_MESSAGES_MAX
+        if self._alone:
+            count_max, self._alone = 1, self._alone - 1
+        while stash and len(mail) < count_max:
+            more = _size(stash[0])
+            if size + more > COMMIT_BYTES_MAX and mail:
+                break
+            size += more
+            mail.append(stash.popleft())
+        self._stash_bytes -= size
+        return mail
+
+    def _decide(self, mail: list[Mail], now: Now, out: Out) -> tuple[Batch | None, list[Mail]]:
+        """Decide ``mail`` on one fork; what does not fit goes back, what raises is taken out."""
+        while mail:
+            batch = Batch(self.durable.fork(), self.rules, now)
+            for index, message in enumerate(mail):
+                try:
+                    decide(batch, message)
+                except Exception as error:
+                    # The fork is spoilt: redo the batch without the message.
+                    out.slots_back += batch.slots_taken
+                    mail = mail[:index] + mail[index + 1 :]
+                    if type(message) is Inbound:
+                        out.internal.append(Nack(message.id, f"error: {type(error).__name__}"))
+                    else:
+                        out.failed = error
+                        self._over = True
+                    break
+                if batch.size > COMMIT_BYTES_MAX and index + 1 < len(mail):
+                    self._put_back(mail[index + 1 :])
+                    return batch, mail[: index + 1]
+                if len(batch.sessions) > COMMIT_SESSIONS_MAX:
+                    assert index, "one message touches more sessions than a commit may"
+                    out.slots_back += batch.slots_taken
+                    self._put_back(mail[index:])
+                    mail = mail[:index]
+                    break
+            else:
+                return batch, mail
+        return None, mail
+
+    def _release(self, batch: Batch, commit_id: str, out: Out) -> None:
+        self.durable = batch.state
+        self._mail = []
+        if batch.after:
+            permit = Permit(commit_id, self.lane, self.incarnation)
+            out.effects.extend([(permit, effect) for effect in batch.after])
+        out.internal.extend(batch.internal)
+
+    # --- refusals --------------------------------------------------------------------------------------
+
+    def _refused(self, outcome: Refused, now: Now, out: Out) -> None:
+        mail, self._mail = self._mail, []
+        error = outcome.error
+        if isinstance(error, KeysTakenError):
+            found = set(outcome.keys_found)
+            again = []
+            for message in mail:
+                if type(message) is Inbound and message.key in found:
+                    out.internal.append(AckDuplicate(message.id))
+                else:
+                    again.append(message)
+            if len(again) < len(mail):
+                self._put_back(again)
+            else:
+                self._unavailable(mail, now, out)
+        elif isinstance(error, (HeadMismatchError, BindingMismatchError)):
+            self._mail = mail
+            self._over = self._absent = out.stale = True
+            return
+        elif isinstance(error, OwnershipLostError):
+            self._mail = mail
+            self._over = self._absent = out.lost = True
+            return
+        elif error.repeatable:
+            self._unavailable(mail, now, out)
+        else:
+            self._hopeless(mail, error, out)
+        self._advance(now, out)
+
+    def _hopeless(self, mail: list[Mail], error: SeriatimError, out: Out) -> None:
+        """Repeating can't help: decide the messages one by one; a turn whose word can't be kept ends as failed."""
+        if len(mail) > 1:
+            self._alone = len(mail)
+            self._put_back(mail)
+            return
+        message = mail[0]
+        why = "too large" if isinstance(error, CommitTooLargeError) else "malformed"
+        if type(message) is Inbound:
+            out.internal.append(Nack(message.id, why.replace(" ", "_")))
+        elif type(message) is TurnEnded and message.detail != (detail := f"the reply was {why}"):
+            self._put_back([TurnEnded(message.turn, message.generation, "failed", None, detail=detail)])
+        elif type(message) is StepOffered or type(message) is ToolFinished:
+            self._put_back([TurnBroken(message.turn, message.generation, f"what a tool did was {why}")])
+        else:
+            self._over = True
+            out.failed = error
+
+    def _unavailable(self, mail: list[Mail], now: Now, out: Out) -> None:
+        """Tell senders no; decide what has happened anyway again later; go on with the stash at once."""
+        for message in mail:
+            if type(message) is Inbound:
+                out.internal.append(Nack(message.id, "storage_unavailable"))
+            else:
+                self._kept.append(message)
+        if self._kept:
+            self._back_off(now)
+
+    def _put_back(self, mail: list[Mail]) -> None:
+        self._stash.extendleft(reversed(mail))
+        self._stash_bytes += sum(map(_size, mail))
+
+    def _back_off(self, now: Now) -> None:
+        self._retry_at = now.time + COMMIT_RETRY_MS[min(self._refusals, len(COMMIT_RETRY_MS) - 1)]
+        self._refusals += 1
+
+    # --- bounds and time -------------------------------------------------------------------------------
+
+    def _has_room(self, message: Mail) -> bool:
+        return len(self._stash) < STASH_MESSAGES_MAX and self._stash_bytes + _size(message) <= STASH_BYTES_MAX
+
+    def _wake_at(self) -> int | None:
+        if self._in_flight is not None:
+            return self._retry_at
+        if self._lazy_at is None:
+            return self._retry_at
+        return self._lazy_at if self._retry_at is None else min(self._lazy_at, self._retry_at)
+
+
+def _size(message: Mail) -> int:
+    """Roughly what the message adds to a commit, in bytes; the store has the exact bound."""
+    if isinstance(message, Inbound):
+        return message.size
+    if isinstance(message, TurnEnded):
+        return len(message.text or "")
+    if isinstance(message, StepOffered):
+        return len(message.text) + sum(_weight(call.args) for call in (*message.calls, *message.later))
+    if isinstance(message, ToolFinished):
+        return _weight(message.content)
+    return 0
+
+
+def _weight(content: Any, depth: int = 0) -> int:
+    if type(content) is str:
+        return len(content)
+    if depth < DEPTH_MAX:
+        if type(content) is dict:
+            return sum(_weight(key) + _weight(inner, depth + 1) for key, inner in content.items())
+        if type(content) is list:
+            return sum(_weight(inner, depth + 1) for inner in content)
+    return 8

@@ -1,0 +1,73 @@
+"""What rules share about an accepted message: its record, its outcome, where its answer goes."""
+
+from __future__ import annotations
+
+from seriatim.batch import Batch
+from seriatim.effects import DropDelivery, Finished
+from seriatim.events import Data, mend_text
+from seriatim.lane import Owed
+from seriatim.mail import Inbound
+from seriatim.model import Target
+
+
+def accepted_data(m: Inbound, kind: str, place: str = "none") -> Data:
+    """The data of the message's inbox/accepted event."""
+    event = m.event
+    text, mended = mend_text(m.args if m.command else event.text)
+    data: Data = {"id": m.id, "kind": kind, "place": place, "text": text, "source": event.source.to_dict()}
+    if mended:
+        data["mended"] = True
+    if event.account:
+        data["account"] = event.account
+    if event.message_id is not None:
+        data["messageId"] = event.message_id
+    if event.reply_to_id is not None:
+        data["replyTo"] = event.reply_to_id
+    if m.by_receipt:
+        data["door"] = "receipt"
+    if m.command:
+        data["command"] = mend_text(m.command)[0]
+    return data
+
+
+def reply_target(batch: Batch, inbox_id: str) -> Target | None:
+    """Where the answer to a waiting message goes: its own origin, recorded when it was accepted.
+
+    None when the host takes it from the receipt.
+    """
+    data = batch.state.waiting[inbox_id].data
+    if data.get("door") == "receipt":
+        return None
+    source = data["source"]
+    return Target(
+        source["platform"],
+        data.get("account", ""),
+        source["chat_id"],
+        source["chat_type"],
+        source.get("thread_id"),
+        source.get("user_id"),
+        data.get("messageId"),
+    )
+
+
+def end_claims(batch: Batch, end: str, text: str | None) -> None:
+    """Give each claim of the running turn its terminal outcome: the first answered, the others merged."""
+    running = batch.state.running
+    assert running is not None
+    first, *others = running.ids
+    batch.lane("inbox/answered", {"id": first, "by": "turn", "end": end})
+    batch.after.append(Finished(first, "answered", text, end))
+    if others:
+        batch.lane("inbox/merged", {"ids": others, "into": first})
+        batch.after.extend(Finished(inbox_id, "merged", text, end) for inbox_id in others)
+    if batch.state.resume_reason is not None:
+        batch.lane("resume/cleared", {})
+
+
+def abandon(batch: Batch, owed: Owed, first: int, reason: str) -> None:
+    """Give up a part and those behind it: a reply's tail makes no sense without its middle."""
+    for part in range(first, len(owed.states)):
+        if not owed.states[part].done:
+            batch.lane("delivery/abandoned", {"id": owed.id, "part": part, "reason": reason})
+    begun = owed.id in batch.state.owed  # an earlier part is on its way
+    batch.after.append(DropDelivery(owed.target, owed.id, first if begun else 0))

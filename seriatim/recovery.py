@@ -1,0 +1,69 @@
+"""Closing what a dead incarnation left open, and taking up what is owed (DESIGN §6, Recovery).
+
+Idempotent by construction: everything it does is drafted from the state, and changes the state so that a
+second run finds nothing to do.
+"""
+
+from __future__ import annotations
+
+from seriatim.batch import Batch
+from seriatim.effects import Deliver, Finished
+from seriatim.inbox import reply_target
+from seriatim.lane import Owed, Running
+from seriatim.limits import INTERRUPTIONS_MAX
+from seriatim.mail import Recover
+
+GIVEN_UP_TEXT = (
+    "Your message was interrupted {times} times and has been given up. "
+    "The conversation before it is kept; your next message starts a new one."
+)
+
+
+def recover(batch: Batch, message: Recover) -> None:
+    """The crash plan of an incarnation, as drafts and effects. The caller starts the next turn."""
+    state = batch.state
+    running = state.running
+    for owed in state.owed.values():
+        batch.after.append(take_up(owed))
+    if running is not None and running.generation != message.live_generation:
+        close_turn(batch, "interrupted")
+        batch.lane("inbox/interrupted", {"ids": list(running.ids), "generation": running.generation})
+        if state.interruptions >= INTERRUPTIONS_MAX:
+            _give_up(batch, running)
+        elif state.resume_reason is None:
+            batch.lane("resume/marked", {"reason": message.reason})
+
+
+def _give_up(batch: Batch, running: Running) -> None:
+    to = reply_target(batch, running.ids[0])
+    batch.lane("inbox/dropped", {"ids": list(running.ids), "reason": "interrupted"})
+    batch.after.extend(Finished(inbox_id, "dropped", None, "interrupted") for inbox_id in running.ids)
+    batch.lane("route/suspended", {"reason": "interrupted"})
+    batch.owe(GIVEN_UP_TEXT.format(times=INTERRUPTIONS_MAX), to)
+
+
+def take_up(owed: Owed) -> Deliver:
+    """What delivery has to do about a debt that it may not know."""
+    due = tuple(i for i, part in enumerate(owed.states) if not part.done)
+    return Deliver(owed.id, owed.texts, owed.target, due, False, owed.since)
+
+
+def close_turn(batch: Batch, kind: str, detail: str | None = None) -> None:
+    """Draft the end of the session's open turn: a result for each open call, step end, turn end.
+
+    A recorded call's outcome is unknown; one that was only requested was not started.
+    """
+    part = batch.state.session
+    if part is None or part.open is None:
+        return
+    turn = part.open
+    for call_id, recorded in list(turn.calls.items()):
+        outcome = "unknown" if recorded else "not started"
+        batch.session(
+            "tool/result",
+            {"turn": turn.number, "step": turn.step, "id": call_id, "outcome": outcome, "synthetic": True},
+        )
+    if turn.step:
+        batch.session("step/end", {"turn": turn.number, "step": turn.step})
+    reason = {"kind": kind} if detail is None else {"kind": kind, "detail": detail}
+    batch.session("turn/end", {"turn": turn.number, "reason": reason})

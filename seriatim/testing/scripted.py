@@ -1,0 +1,256 @@
+"""A turn runner for simulation: the same port as the real one, without threads, loop or time.
+
+A script decides what each turn does; nothing happens until the simulator advances a turn, one thing at a time,
+in whatever order its seed says. `ScriptedRunner.ran` is what the outside world saw of the tools.
+
+Left out of its model: the order in which threads of one agent interleave, and errors of the runner itself;
+tests/turns holds the real runner to the same contract.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, Literal
+
+from attrs import Factory, define, field, frozen
+
+from seriatim.actors import endings
+from seriatim.actors.outlet import Outlet, Tell
+from seriatim.actors.steps import Batch, Call, Effects, Gated, StepGate
+from seriatim.errors import SeriatimError
+from seriatim.turn import TurnDelta, TurnEnded, TurnJob
+
+
+class _Never:
+    def __repr__(self) -> str:
+        return "NEVER"
+
+
+NEVER: Final = _Never()
+"""As a script's end: the turn goes on until it is cancelled or closed."""
+
+
+@frozen
+class ScriptCall:
+    """One tool call: what it gives back, or the error that it raises (``error``: its text)."""
+
+    name: str
+    result: Any = None
+    error: str | None = None
+    effects: Effects = "write"
+    args: dict[str, Any] = Factory(dict)
+
+
+@frozen
+class ScriptStep:
+    """One step; ``serial`` as in ``Turn.step``."""
+
+    text: str
+    calls: tuple[ScriptCall, ...]
+    serial: bool = False
+
+
+@frozen
+class Script:
+    """One turn: its deltas, then its steps, then its end.
+
+    ``end``: what the agent returns (str, Reply, Silence, None, or a wrong type), an exception that it
+    raises, or NEVER. ``on_cancel``: it unwinds, answers ``end`` all the same, or ignores the cancellation
+    until the runner is closed.
+    """
+
+    end: Any = "ok"
+    deltas: tuple[str, ...] = ()
+    steps: tuple[ScriptStep, ...] = ()
+    on_cancel: Literal["unwind", "answer", "ignore"] = "unwind"
+
+
+@frozen
+class Ran:
+    """One tool call that really ran."""
+
+    lane: str
+    session: str
+    turn: int
+    generation: int
+    attempt: int
+    call: str
+    name: str
+    effects: Effects
+
+
+@define(eq=False)
+class _Playing:
+    job: TurnJob
+    script: Script
+    outlet: Outlet
+    gate: StepGate
+    why: str | None = None
+    deltas: int = 0
+    steps: int = 0
+    batch: Batch | None = None
+    unrun: list[tuple[Gated, ScriptCall]] = field(factory=list)
+
+
+class ScriptedRunner:
+    """The TurnRunner port, played from scripts. Single-threaded.
+
+    ``script(job)`` is asked at each start. ``warm_bytes``: what evicting a lane's warm agent frees; each
+    lane has one after its first turn, 0 means never.
+    """
+
+    def __init__(self, script: Callable[[TurnJob], Script], warm_bytes: int = 0) -> None:
+        self._script = script
+        self._warm_bytes = warm_bytes
+        self._playing: dict[tuple[str, int], _Playing] = {}
+        self._warm: set[str] = set()
+        self._closed = False
+        self.ran: list[Ran] = []
+        self.errors: list[tuple[str, BaseException]] = []
+
+    def start(self, job: TurnJob, tell: Tell) -> None:
+        """See TurnRunner.start; nothing is told before the first ``advance``, unless it can't start."""
+        outlet = Outlet(tell, lambda where, error: self.errors.append((where, error)))
+        if self._closed:
+            outlet.end(endings.interrupted(job, "the runner is closed"))
+        elif (job.lane, job.generation) in self._playing:
+            outlet.end(endings.failed(job, ValueError("it was started before")))
+        else:
+            gate = StepGate(job, outlet)
+            self._playing[job.lane, job.generation] = _Playing(job, self._script(job), outlet, gate)
+            if self._warm_bytes:
+                self._warm.add(job.lane)
+
+    def cancel(self, lane: str, generation: int, why: str) -> None:
+        """See TurnRunner.cancel."""
+        turn = self._playing.get((lane, generation))
+        if turn is not None and turn.why is None:
+            turn.why = why
+            turn.outlet.mute()
+            turn.gate.close(why)
+
+    def release(self, lane: str, generation: int, calls: tuple[str, ...]) -> None:
+        """See TurnRunner.release."""
+        turn = self._playing.get((lane, generation))
+        if turn is not None:
+            turn.gate.release(calls)
+
+    def proceed(self, lane: str, generation: int, call_id: str) -> None:
+        """See TurnRunner.proceed."""
+        turn = self._playing.get((lane, generation))
+        if turn is not None:
+            turn.gate.proceed(call_id)
+
+    def evict(self, lane: str) -> int:
+        """See TurnRunner.evict."""
+        if lane not in self._warm or any(name[0] == lane for name in self._playing):
+            return 0
+        self._warm.discard(lane)
+        return self._warm_bytes
+
+    async def close(self, grace_s: float) -> None:
+        """See TurnRunner.close."""
+        self._closed = True
+        for turn in list(self._playing.values()):
+            late = turn.why is not None
+            self._end(turn, _aborted(turn) if late else endings.interrupted(turn.job, "the runner was closed"))
+
+    def running(self) -> tuple[tuple[str, int], ...]:
+        """Lane and generation of each turn that has not ended, in the order of their starts."""
+        return tuple(self._playing)
+
+    def ready(self) -> tuple[tuple[str, int], ...]:
+        """Those of them that ``advance`` would move."""
+        return tuple(name for name, turn in self._playing.items() if self._next(turn) is not None)
+
+    def advance(self, lane: str, generation: int) -> bool:
+        """Let one turn do one thing; False if it is waiting, stuck or over."""
+        turn = self._playing.get((lane, generation))
+        action = None if turn is None else self._next(turn)
+        if action is None:
+            return False
+        action()
+        return True
+
+    def run(self) -> int:
+        """Advance whatever is ready, in order of starts, until nothing is; how many things were done."""
+        done = 0
+        while ready := self.ready():
+            done += sum(self.advance(*name) for name in ready)
+        return done
+
+    def _next(self, turn: _Playing) -> Callable[[], None] | None:
+        script = turn.script
+        if turn.why is not None:
+            return None if script.on_cancel == "ignore" else lambda: self._end(turn, _aborted(turn))
+        if turn.batch is not None:
+            return self._next_call(turn)
+        if turn.deltas < len(script.deltas):
+            return lambda: self._delta(turn)
+        if turn.steps < len(script.steps):
+            return lambda: self._offer(turn, script.steps[turn.steps])
+        return None if script.end is NEVER else lambda: self._end(turn, _ending(turn))
+
+    def _next_call(self, turn: _Playing) -> Callable[[], None] | None:
+        for gated, call in turn.unrun:
+            if gated.may_run.done():
+                return lambda: self._run_call(turn, gated, call)
+        batch = turn.batch
+        if batch is None or not all(gated.recorded.done() for gated in batch.calls):
+            return None
+        return lambda: self._step_done(turn)
+
+    def _delta(self, turn: _Playing) -> None:
+        turn.outlet.say(TurnDelta(turn.job.number, turn.job.generation, turn.script.deltas[turn.deltas]))
+        turn.deltas += 1
+
+    def _offer(self, turn: _Playing, step: ScriptStep) -> None:
+        turn.batch = Batch(step.text, step.serial)
+        turn.steps += 1
+        for call in step.calls:
+            gated = turn.gate.declare(Call(call.name, call.args, lambda: None, call.effects))
+            turn.batch.calls.append(gated)
+            turn.unrun.append((gated, call))
+        if not step.calls:
+            turn.batch = None
+            return
+        turn.gate.offer(turn.batch)
+
+    def _run_call(self, turn: _Playing, gated: Gated, call: ScriptCall) -> None:
+        job, batch = turn.job, turn.batch
+        assert batch is not None
+        turn.unrun.remove((gated, call))
+        self.ran.append(
+            Ran(job.lane, job.session, job.number, job.generation, job.attempt, gated.tool.id, call.name, call.effects)
+        )
+        failed = call.error is not None
+        turn.gate.finished(batch, gated, call.error if failed else call.result, error=failed)
+
+    def _step_done(self, turn: _Playing) -> None:
+        batch = turn.batch
+        assert batch is not None
+        turn.batch = None
+        raised = [call.error for call in turn.script.steps[turn.steps - 1].calls if call.error is not None]
+        if raised:
+            # Like an agent that doesn't catch what its tool raised.
+            self._end(turn, endings.failed(turn.job, RuntimeError(raised[0])))
+
+    def _end(self, turn: _Playing, ended: TurnEnded) -> None:
+        self._playing.pop((turn.job.lane, turn.job.generation), None)
+        turn.gate.close("the turn has ended")
+        turn.outlet.end(ended)
+
+
+def _ending(turn: _Playing) -> TurnEnded:
+    end = turn.script.end
+    if isinstance(end, BaseException):
+        return endings.failed(turn.job, end)
+    try:
+        return endings.completed(turn.job, end)
+    except SeriatimError as exc:
+        return endings.failed(turn.job, exc)
+
+
+def _aborted(turn: _Playing) -> TurnEnded:
+    late = _ending(turn) if turn.script.on_cancel == "answer" and turn.script.end is not NEVER else None
+    return endings.aborted(turn.job, turn.why or "", late)
