@@ -16,11 +16,10 @@ from pathlib import Path
 
 import pytest
 
-from seriatim.adapters.base import Outbound
 from seriatim.adapters.terminal import TerminalAdapter
 from seriatim.errors import SendError
 from seriatim.limits import TEXT_BYTES_MAX
-from seriatim.model import Target
+from seriatim.model import Outbound, Target
 from seriatim.testing.adapter_contract import RecordingInbox, outbound
 
 HERE = Target("local", "terminal", "terminal")
