@@ -13,13 +13,10 @@ from seriatim.model import MessageEvent, Platform, SessionSource
 from seriatim.turn import Reply, Silence
 
 __all__ = [
-    "build_session_key",
     "End",
     "Gateway",
     "GatewayConfig",
-    "is_shared_multi_user_session",
     "MessageEvent",
-    "parse_session_key",
     "Platform",
     "Receipt",
     "Reply",
@@ -27,4 +24,7 @@ __all__ = [
     "SessionSource",
     "Silence",
     "Turn",
+    "build_session_key",
+    "is_shared_multi_user_session",
+    "parse_session_key",
 ]
