@@ -36,6 +36,7 @@ from seriatim.limits import (
 )
 from seriatim.mail import (
     LAZY,
+    AttemptWanted,
     DrainTimedOut,
     Inbound,
     Mail,
@@ -49,7 +50,7 @@ from seriatim.turn import StepOffered, ToolFinished, TurnEnded
 
 LAZY_WINDOW_MS = 200
 _REPEATABLE = frozenset({Inbound, PartSettled, PartAbandoned})
-_ONCE = frozenset({PartFailed, StepOffered, ToolFinished, TurnEnded, DrainTimedOut, TurnBroken})
+_ONCE = frozenset({AttemptWanted, PartFailed, StepOffered, ToolFinished, TurnEnded, DrainTimedOut, TurnBroken})
 
 
 @define
@@ -357,8 +358,10 @@ class Gate:
         return len(self._stash) < STASH_MESSAGES_MAX and self._stash_bytes + _size(message) <= STASH_BYTES_MAX
 
     def _wake_at(self) -> int | None:
+        if self._over:
+            return None
         if self._in_flight is not None:
-            return self._retry_at
+            return self._retry_at if self._unknown else None
         if self._lazy_at is None:
             return self._retry_at
         return self._lazy_at if self._retry_at is None else min(self._lazy_at, self._retry_at)
