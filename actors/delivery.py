@@ -14,31 +14,19 @@ from typing import Any, Protocol
 
 from attrs import Factory, define, frozen
 
+from seriatim.actors.clockwork import signal_later
 from seriatim.actors.pooled import PooledActor
-from seriatim.actors.refs import Ref
+from seriatim.actors.refs import Ref, ref_of
 from seriatim.clock import Clock
 from seriatim.effects import Deliver, DropDelivery, SendPart
 from seriatim.errors import SendError
 from seriatim.mail import AttemptWanted, Mail, PartAbandoned, PartFailed, PartSettled
-from seriatim.model import Target
+from seriatim.model import Outbound, Target
 from seriatim.outbox import Channel, marked
 
 RETRY_MS_MIN = 500
 RETRY_MS_MAX = 60_000
 DOWN_POLL_MS = 1_000
-
-
-@frozen
-class Outgoing:
-    """One part on its way: what the sender port needs. ``attempt`` counts from 1."""
-
-    delivery: str
-    part: int
-    parts: int
-    text: str
-    target: Target
-    idempotency_key: str
-    attempt: int
 
 
 @frozen
@@ -54,11 +42,13 @@ class SendDone:
 class Sender(Protocol):
     """The port to one account's adapter. Called on the loop's thread; returns at once."""
 
-    def send(self, out: Outgoing, done: Callable[[SendDone], None]) -> None:
+    def send(self, out: Outbound, done: Callable[[SendDone], None]) -> None:
         """Begin to send; call ``done`` once, on any thread."""
+        ...
 
     def channel(self, target: Target) -> Channel:
         """The way to ``target`` as of now."""
+        ...
 
 
 @frozen
@@ -99,7 +89,7 @@ class _Chat:
 class DeliveryActor(PooledActor):
     """One account's delivery. ``post`` gives mail to a lane by key, live or not. Runs on the loop dispatcher.
 
-    ``age_ms_max``: how long a reply is tried before it is abandoned.
+    ``age_ms_max``: how long a reply is tried before it is abandoned. ``ended`` hears of each debt it is through with.
     """
 
     def __init__(
@@ -110,9 +100,11 @@ class DeliveryActor(PooledActor):
         clock: Clock,
         rng: random.Random,
         age_ms_max: int,
+        ended: Callable[[str], None],
     ) -> None:
         super().__init__()
         self.account = account
+        self._ended = ended
         self._sender = sender
         self._post = post
         self._clock = clock
@@ -155,16 +147,16 @@ class DeliveryActor(PooledActor):
         self._advance(chat_id)
 
     def _drop(self, delivery: str) -> None:
-        known = self._jobs.pop(delivery, None)
+        known = self._jobs.get(delivery)
         if known is None:
             return
         chat_id, job = known
         chat = self._chats[chat_id]
         if job.sending:
             job.due.clear()  # what is on its way can't be called back; its end is heard in _done
-            self._jobs[delivery] = known
             return
         chat.jobs.remove(job)
+        self._forget(job)
         self._advance(chat_id)
 
     def _advance(self, chat_id: str) -> None:
@@ -176,7 +168,7 @@ class DeliveryActor(PooledActor):
                 return
             if not job.due:
                 chat.jobs.popleft()
-                self._jobs.pop(job.effect.delivery, None)
+                self._forget(job)
                 continue
             if self._clock.now_ms() - job.effect.since > self._age_ms_max:
                 self._give_up(chat, job, "too old")
@@ -196,7 +188,11 @@ class DeliveryActor(PooledActor):
     def _give_up(self, chat: _Chat, job: _Job, reason: str) -> None:
         self._post(job.lane, PartAbandoned(job.effect.delivery, job.due[0], reason))
         chat.jobs.popleft()
-        self._jobs.pop(job.effect.delivery, None)
+        self._forget(job)
+
+    def _forget(self, job: _Job) -> None:
+        if self._jobs.pop(job.effect.delivery, None) is not None:
+            self._ended(job.effect.delivery)
 
     # --- sends -----------------------------------------------------------------------------------------
 
@@ -214,7 +210,7 @@ class DeliveryActor(PooledActor):
         job.sending = True
         job.attempt = attempt
         text = effect.parts[part]
-        out = Outgoing(
+        out = Outbound(
             effect.delivery,
             part,
             len(effect.parts),
@@ -223,8 +219,11 @@ class DeliveryActor(PooledActor):
             f"{effect.delivery}.{part}",
             attempt,
         )
-        ref: Ref[Any] = self.actor_ref  # type: ignore[assignment]
-        self._sender.send(out, lambda done: ref.signal(done) and None)
+        self._sender.send(out, self._sent)
+
+    def _sent(self, done: SendDone) -> None:
+        """What the sender calls, on whichever thread."""
+        ref_of(self).signal(done)
 
     def _done(self, message: SendDone) -> None:
         known = self._jobs.get(message.delivery)
@@ -259,8 +258,7 @@ class DeliveryActor(PooledActor):
 
     def _rest(self, chat_id: str, chat: _Chat, wait_ms: float) -> None:
         chat.resting = True
-        ref: Ref[Any] = self.actor_ref  # type: ignore[assignment]
-        self._clock.call_later(wait_ms, lambda: ref.signal(_Retry(chat_id)) and None)
+        signal_later(self._clock, wait_ms, ref_of(self), _Retry(chat_id))
 
 
 def _chat_of(target: Target) -> str:
@@ -275,15 +273,30 @@ class Deliveries:
 
     def __init__(self) -> None:
         self._accounts: dict[tuple[str, str], tuple[Ref[Any], Sender]] = {}
+        self._open: set[str] = set()
+
+    @property
+    def pending(self) -> int:
+        """Debts that were handed over and that no delivery is through with."""
+        return len(self._open)
+
+    def ended(self, delivery: str) -> None:
+        """A delivery is through with a debt."""
+        self._open.discard(delivery)
 
     def add(self, platform: str, account: str, ref: Ref[Any], sender: Sender) -> None:
         """Serve ``account`` of ``platform`` through ``ref``."""
         self._accounts[platform, account] = (ref, sender)
 
+    def serves(self, platform: str, account: str) -> bool:
+        """Whether anybody delivers for this account."""
+        return (platform, account) in self._accounts
+
     def take_up(self, lane: str, effect: Deliver) -> None:
         """Hand a debt over."""
         found = self._accounts.get((effect.target.platform, effect.target.account))
         if found is not None:
+            self._open.add(effect.delivery)
             found[0].signal(TakeUp(lane, effect))
 
     def tell(self, target: Target | None, effect: SendPart | DropDelivery) -> None:

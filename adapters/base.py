@@ -10,7 +10,7 @@ from typing import Literal, Protocol
 
 from attrs import frozen
 
-from seriatim.model import MessageEvent, Target
+from seriatim.model import MessageEvent, Outbound, Sent, Target
 
 
 @frozen
@@ -34,40 +34,18 @@ class Capabilities:
     typing: bool = False
 
 
-@frozen
-class Outbound:
-    """One part of one owed reply, ready to be sent.
-
-    ``delivery`` and ``part`` (from 0, of ``parts``) name it in the ledger. ``idempotency_key`` is the same
-    at each attempt. ``attempt`` counts from 1.
-    """
-
-    delivery: str
-    part: int
-    parts: int
-    text: str
-    target: Target
-    idempotency_key: str
-    attempt: int
-
-
-@frozen
-class Sent:
-    """The platform confirmed the part; ``message_id`` is its id there, when it gives one."""
-
-    message_id: str | None = None
-
-
 class AcceptReceipt(Protocol):
     """What an adapter needs of a receipt: the outcome, known once ``accept`` returned."""
 
     @property
     def outcome(self) -> str:
         """accepted, merged, duplicate (all three may be acked) or refused (must not be)."""
+        ...
 
     @property
     def reason(self) -> str | None:
         """Why it was refused."""
+        ...
 
 
 class Inbox(Protocol):
@@ -75,6 +53,7 @@ class Inbox(Protocol):
 
     async def accept(self, event: MessageEvent) -> AcceptReceipt:
         """Return once the message is durable (or refused, or known already). Raises InvalidInputError."""
+        ...
 
 
 class Adapter(Protocol):
@@ -83,14 +62,27 @@ class Adapter(Protocol):
     @property
     def platform(self) -> str:
         """The platform's name as in SessionSource."""
+        ...
 
     @property
     def account(self) -> str:
         """Which account, unique per platform in a gateway; MessageEvent.account of what it accepts."""
+        ...
 
     @property
     def capabilities(self) -> Capabilities:
         """What the platform can do."""
+        ...
+
+    @property
+    def connected(self) -> bool:
+        """Whether a send has a chance now; while not, nothing is tried and owed replies wait."""
+        ...
+
+    @property
+    def command_prefix(self) -> str | None:
+        """What a command begins with here; None: as the configuration says."""
+        ...
 
     async def run(self, inbox: Inbox) -> None:
         """Connect, receive and accept until cancelled; reconnect by itself with back-off.
@@ -98,9 +90,11 @@ class Adapter(Protocol):
         Acks a message, or moves its cursor, only after ``accept`` returned. Returning means that the
         source has ended (end of input); raising means that it can't go on.
         """
+        ...
 
     def text_max(self, target: Target) -> int:
         """How much text, in ``capabilities.text_unit``, one message to ``target`` can hold; 0: no limit."""
+        ...
 
     async def send(self, out: Outbound) -> Sent:
         """Send one part and return when the platform has it.
@@ -108,6 +102,8 @@ class Adapter(Protocol):
         Raises SendError: ``permanent``, ``ambiguous`` (it may have arrived) or plain (surely not sent).
         While disconnected, raises a plain SendError at once; the runtime retries.
         """
+        ...
 
     async def typing(self, target: Target) -> None:
         """Show that an answer is being made, where the platform can. Never raises."""
+        ...

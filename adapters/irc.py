@@ -14,13 +14,13 @@ import ssl
 from typing import Final
 
 from seriatim.adapters import irc_wire as wire
-from seriatim.adapters.base import Capabilities, Inbox, Outbound, Sent
+from seriatim.adapters.base import Capabilities, Inbox
 from seriatim.adapters.irc_link import IrcLink, LinkLostError, race
 from seriatim.adapters.irc_options import IrcOptions
 from seriatim.adapters.irc_sending import TokenBucket, backoff_s
 from seriatim.adapters.irc_session import IrcSession, Said
 from seriatim.errors import InvalidInputError, SendError
-from seriatim.model import MessageEvent, Platform, SessionSource, Target
+from seriatim.model import MessageEvent, Outbound, Platform, Sent, SessionSource, Target
 
 __all__ = ["IrcAdapter", "IrcOptions"]
 
@@ -50,6 +50,8 @@ class IrcAdapter:
         self._bucket = TokenBucket(options.lines_per_s, options.burst)
         self._link: IrcLink | None = None
         self._ready = asyncio.Event()
+        self._unlinked = asyncio.Event()
+        self._unlinked.set()
         self._session = IrcSession(options)
         self._events: asyncio.Queue[MessageEvent] = asyncio.Queue(INBOUND_MAX)
 
@@ -65,10 +67,24 @@ class IrcAdapter:
         """Return once registered, and in each channel that let us in."""
         await self._ready.wait()
 
+    async def wait_lost(self) -> None:
+        """Return once there is no connection."""
+        await self._unlinked.wait()
+
     @property
     def nick(self) -> str:
         """The nick that we have now, which is another than the wanted one while that is taken."""
         return self._session.nick
+
+    @property
+    def connected(self) -> bool:
+        """Whether we are registered, and in each channel that let us in."""
+        return self._ready.is_set()
+
+    @property
+    def command_prefix(self) -> str | None:
+        """IRC clients eat lines that begin with "/", so another prefix is needed."""
+        return self.options.command_prefix
 
     def text_max(self, target: Target) -> int:
         """UTF-8 bytes of one message that reach ``target`` uncut, our own prefix as relayed included."""
@@ -121,6 +137,7 @@ class IrcAdapter:
                 options, reader=reader, writer=writer, bucket=self._bucket, said=self._heard, changed=self._changed
             )
             self._link, self._session = link, link.session
+            self._unlinked.clear()
             self.connections += 1
             await link.run()
         except (LinkLostError, OSError) as error:
@@ -128,6 +145,7 @@ class IrcAdapter:
         finally:
             self._link = None
             self._ready.clear()
+            self._unlinked.set()
 
     def _tls(self) -> ssl.SSLContext | None:
         if not self.options.tls:

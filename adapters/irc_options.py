@@ -52,6 +52,9 @@ class IrcOptions:
     addressed: Literal["always", "mention"] = setting(
         "mention", choice("always", "mention"), doc='Lines of a channel taken: all, or those that begin with "nick:".'
     )
+    command_prefix: str = setting(
+        "!", text(matching=r"[^\s/]{1,8}", says="one to eight characters without space or /"), doc="Begins a command."
+    )
     lines_per_s: float = setting(1.0, number(above=0), doc="Messages a second, once the burst is spent.")
     burst: int = setting(5, whole(1), doc="Messages sent at once before that pace holds.")
     reconnect_min_ms: int = setting(1_000, whole(1), doc="Shortest wait before connecting again.")

@@ -169,12 +169,17 @@ class IrcSession:
         if command == "PONG":
             return Fed(news=Ponged(line.param(-1)))
         if command == "ERROR" or (command == "KILL" and self._is_me(line.param(0))):
-            return Fed(news=Closing(f"{command} {line.param(-1)}"))
+            return self._closing(line)
         if command.isdigit():
             return self._numeric(line)
         if command == "CAP":
             return self._cap(line)
         return self._membership(line)
+
+    def _closing(self, line: wire.Line) -> Fed:
+        if not self.registered and "password" in line.param(-1).lower():  # ngIRCd has no numeric for it
+            raise ConfigError("password", f"refused by {self._options.host}: {line.param(-1)}")
+        return Fed(news=Closing(f"{line.command} {line.param(-1)}"))
 
     def _is_me(self, nick: str) -> bool:
         return self.fold(nick) == self.fold(self.nick)
@@ -197,7 +202,7 @@ class IrcSession:
         return self._refusal(line)
 
     def _welcome(self, line: wire.Line) -> None:
-        self.nick = line.param(0)
+        self.nick = line.param(0) or self.nick
         _, at, mask = line.param(-1).rpartition(" ")[2].partition("!")
         if at:
             self._learn_prefix(mask)
@@ -269,7 +274,7 @@ class IrcSession:
         elif (command == "PART" and mine) or (command == "KICK" and self._is_me(line.param(1))):
             self.joined.discard(channel)
         elif command == "NICK" and mine:
-            self.nick = line.param(0)
+            self.nick = line.param(0) or self.nick
         elif command in ("NICK", "QUIT") and self.fold(line.nick) == self.fold(self._options.nick):
             return Fed((wire.message("NICK", self._options.nick),))
         elif command == "BATCH":

@@ -133,15 +133,19 @@ def room_for_text(target: str, *, nick_bytes: int, user_bytes: int, host_bytes: 
 
 
 def cut(text: str, bytes_max: int) -> list[str]:
-    """``text`` in pieces of at most ``bytes_max`` UTF-8 bytes, at spaces where possible, never inside a character."""
+    """``text`` in pieces of at most ``bytes_max`` UTF-8 bytes, never cut inside a character.
+
+    A space in a piece's second half is where it ends; the line's end stands for that space (servers strip it).
+    """
     pieces: list[str] = []
     while len(raw := text.encode("utf-8", "replace")) > bytes_max:
         head = raw[:bytes_max].decode("utf-8", "ignore") or text[0]
         space = head.rfind(" ")
-        if space > len(head) // 2 and not text[len(head)].isspace():
-            head = head[: space + 1]
-        pieces.append(head)
-        text = text[len(head) :]
+        if text[len(head)] == " ":
+            space = len(head)
+        at_space = space > len(head) // 2
+        pieces.append(head[:space] if at_space else head)
+        text = text[space + 1 if at_space else len(head) :]
     return [*pieces, text] if text else pieces
 
 

@@ -13,11 +13,11 @@ import re
 import sys
 from typing import Final, TextIO
 
-from seriatim.adapters.base import Capabilities, Inbox, Outbound, Sent
+from seriatim.adapters.base import Capabilities, Inbox
 from seriatim.adapters.lines import LineBuffer
 from seriatim.errors import InvalidInputError, SendError
 from seriatim.limits import TEXT_BYTES_MAX
-from seriatim.model import MessageEvent, Platform, SessionSource, Target
+from seriatim.model import MessageEvent, Outbound, Platform, Sent, SessionSource, Target
 
 CHUNK_BYTES: Final = 65536
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
@@ -33,14 +33,16 @@ class TerminalAdapter:
 
     platform = "local"
     capabilities = Capabilities()
+    connected = True
+    command_prefix: str | None = None
 
     def __init__(
-        self, *, stdin: int | None = None, stdout: TextIO | None = None, prompt: str = "> ", account: str = "terminal"
+        self, *, stdin: int = 0, stdout: TextIO | None = None, prompt: str = "> ", account: str = "terminal"
     ) -> None:
         self.account = account
-        self._stdin = sys.stdin.fileno() if stdin is None else stdin
+        self._stdin = stdin
         self._stdout = stdout or sys.stdout
-        self._prompt = prompt if os.isatty(self._stdin) and self._stdout.isatty() else ""
+        self._prompt = prompt if os.isatty(stdin) and self._stdout.isatty() else ""
         self._prompted = False
         self._source = SessionSource(platform=Platform(self.platform), chat_id="terminal", chat_type="dm")
 

@@ -14,7 +14,7 @@ from attrs import Factory, define, frozen
 
 from seriatim.commits import Binding, Commit, Part
 from seriatim.effects import Deliver, Effect, ReturnSlot, WantSlot
-from seriatim.events import FORMAT_VERSION, Data, Event, LogId, lane_log, session_log
+from seriatim.events import FORMAT_VERSION, Data, Event, LogId, session_log
 from seriatim.lane import LaneState, SessionPart, apply_lane, apply_session, hot
 from seriatim.model import Target
 from seriatim.outbox import Channel, split
@@ -126,8 +126,14 @@ class Batch:
         assert bound is not None
         return bound
 
-    def owe(self, text: str, to: Target, turn: int = 0, why_none: str = "empty") -> bool:
-        """Draft the debt of ``text`` to ``to``; False (and its record) when there is nothing to send."""
+    def owe(self, text: str, to: Target | None, turn: int = 0, why_none: str = "empty") -> bool:
+        """Draft the debt of ``text`` to ``to``; False (and its record) when there is nothing to send.
+
+        Without a target the host has the reply from the receipt.
+        """
+        if to is None:
+            self.lane("delivery/none", {"turn": turn, "reason": "receipt"})
+            return False
         channel = self.now.channel(to)
         parts = split(text, channel)
         if not parts:
@@ -185,8 +191,3 @@ class Batch:
             if draft.header is not None:
                 bindings.append(Binding(log, None, lane))
         return Commit(commit_id, lane, incarnation, tuple(parts), tuple(self.keys), tuple(bindings))
-
-
-def lane_of(state: LaneState) -> LogId:
-    """The lane's log id."""
-    return lane_log(state.key)

@@ -6,9 +6,10 @@ part: ``SERIATIM_HOME``). Inside the file's texts ``${NAME}`` stands for an envi
 understood is refused with its dotted key; nothing is accepted and then ignored.
 
 Keys keep the names that gateways of this kind already use. They come with the work that obeys them, so these are
-unknown keys until then: ``agent.agent_cache.idle_ttl_secs`` and ``.memory_high_mb`` (eviction by age and by memory
-pressure), ``storage.on_unavailable`` (today always "refuse"), ``queue.busy`` other than "queue", ``privacy.*``,
-and the timer settings of old configurations, which will be taken as inert and named in one warning.
+unknown keys until then: ``agent.gateway_timeout``, ``agent.agent_cache.idle_ttl_secs`` and ``.memory_high_mb``
+(eviction by age and by memory pressure), ``queue.album_window_ms``, ``queue.busy`` other than "queue",
+``storage.on_unavailable`` (today always "refuse"), ``privacy.*``, and the timer settings of old configurations, which
+will be taken as inert and named in one warning.
 """
 
 from __future__ import annotations
@@ -82,9 +83,6 @@ class AgentConfig:
     timeout_s: float = setting(
         120.0, number(above=0), doc="Longest silence of the model's server, seconds, before the call counts as failed."
     )
-    gateway_timeout: int = setting(
-        1800, whole(0), doc="A turn ends this many seconds after its agent's last sign of life; 0: never."
-    )
     gateway_auto_continue_freshness: int = setting(
         3600, whole(0), doc="A turn interrupted longer ago than this, seconds, isn't continued by itself."
     )
@@ -131,9 +129,6 @@ class QueueConfig:
         doc='Follow-ups become one turn ("merge"), or the newest displaces the older, which is told ("replace").',
     )
     busy: Literal["queue"] = setting("queue", choice("queue"), doc="A busy lane's follow-up waits for the next turn.")
-    album_window_ms: int = setting(
-        800, whole(0, 10_000), doc="An album is complete once it has been quiet this long, milliseconds."
-    )
 
 
 @attrs.frozen(kw_only=True)

@@ -20,9 +20,9 @@ from seriatim.errors import (
     BindingMismatchError,
     CommitTooLargeError,
     HeadMismatchError,
-    InvalidInputError,
     KeysTakenError,
     OwnershipLostError,
+    SeriatimError,
 )
 from seriatim.events import DEPTH_MAX, lane_log
 from seriatim.lane import LaneState
@@ -254,7 +254,7 @@ class Gate:
             for index, message in enumerate(mail):
                 try:
                     decide(batch, message)
-                except Exception as error:
+                except Exception as error:  # noqa: BLE001  (whatever a rule raises, the lane goes on)
                     # The fork is spoilt: redo the batch without the message.
                     out.slots_back += batch.slots_taken
                     mail = mail[:index] + mail[index + 1 :]
@@ -310,13 +310,13 @@ class Gate:
             self._mail = mail
             self._over = self._absent = out.lost = True
             return
-        elif isinstance(error, (CommitTooLargeError, InvalidInputError)):
-            self._hopeless(mail, error, out)
-        else:
+        elif error.repeatable:
             self._unavailable(mail, now, out)
+        else:
+            self._hopeless(mail, error, out)
         self._advance(now, out)
 
-    def _hopeless(self, mail: list[Mail], error: CommitTooLargeError | InvalidInputError, out: Out) -> None:
+    def _hopeless(self, mail: list[Mail], error: SeriatimError, out: Out) -> None:
         """Repeating can't help: decide the messages one by one; a turn whose word can't be kept ends as failed."""
         if len(mail) > 1:
             self._alone = len(mail)

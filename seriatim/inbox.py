@@ -23,14 +23,21 @@ def accepted_data(m: Inbound, kind: str, place: str = "none") -> Data:
         data["messageId"] = event.message_id
     if event.reply_to_id is not None:
         data["replyTo"] = event.reply_to_id
+    if m.by_receipt:
+        data["door"] = "receipt"
     if m.command:
         data["command"] = mend_text(m.command)[0]
     return data
 
 
-def reply_target(batch: Batch, inbox_id: str) -> Target:
-    """Where the answer to a waiting message goes: its own origin, recorded when it was accepted."""
+def reply_target(batch: Batch, inbox_id: str) -> Target | None:
+    """Where the answer to a waiting message goes: its own origin, recorded when it was accepted.
+
+    None when the host takes it from the receipt.
+    """
     data = batch.state.waiting[inbox_id].data
+    if data.get("door") == "receipt":
+        return None
     source = data["source"]
     return Target(
         source["platform"],

@@ -27,7 +27,8 @@ class Inbound:
     (then a successor that gets it again must know from the log whether it was accepted).
 
     ``command``: the command's name when the text is one (without prefix), ``args`` what follows it.
-    ``size``: UTF-8 bytes of its text, for the stash's bound.
+    ``size``: characters of its text, for the stash's bound. ``by_receipt``: no adapter serves its account, the
+    host that handed it in takes the reply from the receipt.
     """
 
     id: str
@@ -36,6 +37,7 @@ class Inbound:
     size: int
     command: str = ""
     args: str = ""
+    by_receipt: bool = False
 
 
 @frozen

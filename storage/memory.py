@@ -18,15 +18,15 @@ from seriatim.errors import CorruptionError, OwnershipLostError, StoreUnhealthyE
 from seriatim.events import Event, LogId
 
 from .contract import Balance
-from .encoding import chain, chain_start, decode_row
-from .staging import LogState, StagedCommit, Staging, stage
+from .encoding import Rare, chain, chain_start, decode_event, sum_text
+from .staging import LogState, StagedCommit, StagedPart, Staging, stage
 
 
 @attrs.define
 class _Log:
     header: str
     state: LogState
-    parts: list[tuple[int, int, str, str]]  # first, count, commit id, canonical text
+    parts: list[tuple[str, StagedPart]]  # commit id, what it appended
 
 
 class MemoryDisk:
@@ -40,7 +40,7 @@ class MemoryDisk:
         self.keys: set[str] = set()
         self.ids: set[str] = set()
 
-    def state(self, log: LogId) -> LogState | None:
+    def state(self, log: LogId, new: bool = False) -> LogState | None:
         """The durable state of a log."""
         found = self.logs.get(log)
         return None if found is None else found.state
@@ -56,8 +56,8 @@ class MemoryDisk:
         commit = staged.commit
         for part in staged.parts:
             if part.header is not None:
-                self.logs[part.log] = _Log(part.header, LogState(part.state_number, 0, 0, None), [])
-            self.logs[part.log].parts.append((part.first, part.count, commit.id, part.text))
+                self.logs[part.log] = _Log(part.header, LogState(part.number, 0, 0, None), [])
+            self.logs[part.log].parts.append((commit.id, part))
             if part.hot is not None:
                 self.hot[part.log] = part.hot
         self.ids.add(commit.id)
@@ -120,18 +120,21 @@ class MemoryReader:
         """Events from ``from_seq`` on, fresh objects at each call. Raises CorruptionError."""
         with self._disk.lock:
             found = self._disk.logs.get(log)
-            parts = [] if found is None else list(found.parts)
-        if found is None:
-            return []
+            if found is None:
+                return []
+            parts, final = list(found.parts), found.state.crc
         events: list[Event] = []
         crc = chain_start(log, found.header)
-        for first, count, commit, text in parts:
-            crc = chain(crc, commit, text.encode())
-            if first + count > from_seq and (limit is None or len(events) < limit):
-                rows = json.loads(f"[{text}]")
-                events += [decode_row(row) for row in rows if row[1] >= from_seq]
-        if crc != found.state.crc and len(parts) == len(found.parts):
-            raise CorruptionError(log, "the checksum along the log is broken")
+        for commit, part in parts:
+            kinds, times, texts = part.columns[0::3], part.columns[1::3], part.columns[2::3]
+            crc = chain(crc, commit, sum_text(part.number, part.first, kinds, times, texts, part.rare))
+            if crc != part.crc:
+                raise CorruptionError(f"{log} at {part.first}", "the checksum along the log is broken")
+            if part.first + part.count > from_seq and (limit is None or len(events) < limit):
+                rows = list(zip(kinds, times, texts, strict=True))
+                events += _decode(part, rows, from_seq)
+        if crc != final:
+            raise CorruptionError(log, "the log ends before its last commit")
         return events if limit is None else events[: max(limit, 0)]
 
     def header(self, log: LogId) -> dict[str, Any] | None:
@@ -178,3 +181,12 @@ class MemoryReader:
 
     def close(self) -> None:
         """Nothing to release."""
+
+
+def _decode(part: StagedPart, rows: list[tuple[str, int, str]], from_seq: int) -> list[Event]:
+    rare: dict[int, Rare] = {fields.place: fields for fields in part.rare}
+    return [
+        decode_event(kind, part.first + i, time, json.loads(data), rare.get(i))
+        for i, (kind, time, data) in enumerate(rows)
+        if part.first + i >= from_seq
+    ]

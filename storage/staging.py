@@ -8,6 +8,7 @@ Whether a key or id is already in the store is the backend's knowledge: it hands
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Sequence
+from typing import Any
 
 import attrs
 
@@ -23,7 +24,7 @@ from seriatim.errors import (
     OwnershipLostError,
     StoreError,
 )
-from seriatim.events import Event, LogId
+from seriatim.events import LogId
 from seriatim.limits import (
     COMMIT_SESSIONS_MAX,
     STORE_COMMIT_BYTES_MAX,
@@ -31,7 +32,7 @@ from seriatim.limits import (
     STORE_NAME_CHARS_MAX,
 )
 
-from .encoding import chain, chain_start, encode_object, encode_rows
+from .encoding import Rare, chain, chain_start, encode_events, encode_object
 
 LANE_PARTS_MAX = 2
 """Two in a merge or a move of a session between lanes, else one (DESIGN §5)."""
@@ -53,30 +54,33 @@ class LogState:
 
 @attrs.define
 class StagedPart:
-    """One part, encoded. ``number`` is its place in its commit; ``header`` is there when it makes the log."""
+    """One part, encoded. ``number``: its log's; ``header``: its text, when the part makes the log.
+
+    ``columns``: type, time, data of each event, flat. ``crc``: the checksum along the log after the part.
+    """
 
     log: LogId
-    state_number: int
+    number: int
     first: int
     count: int
     crc: int
-    number: int
-    text: str
+    columns: list[Any]
+    rare: list[Rare]
     header: str | None
-    rare: tuple[Event, ...]
     hot: Hot | None
 
 
 @attrs.define
 class StagedCommit:
-    """One commit that passed every check. ``bindings``: sessions whose lane changes."""
+    """One commit that passed every check. ``bindings``: number of a session whose lane changes, new lane."""
 
     commit: Commit
     parts: list[StagedPart]
-    bindings: dict[LogId, LogId | None]
+    bindings: list[tuple[int, LogId | None]]
 
 
-View = Callable[[LogId], LogState | None]
+View = Callable[[LogId, bool], LogState | None]
+"""The durable state of a log; the flag says that the commit believes it to be new."""
 
 
 class Staging:
@@ -172,11 +176,7 @@ class Staging:
     def _try(self, commit: Commit) -> Refused | None:
         unique = commit.unique
         if unique:
-            found = tuple(
-                key
-                for key in dict.fromkeys(_texts(unique))
-                if key in self._keys or key in self._keys_found
-            )
+            found = tuple(key for key in dict.fromkeys(_texts(unique)) if key in self._keys or key in self._keys_found)
             if found:
                 return Refused(commit.id, KeysTakenError(found), found)
         try:
@@ -197,24 +197,19 @@ class Staging:
         parts: list[StagedPart] = []
         next_log = self.next_log
         size = 0
-        for number, part in enumerate(commit.parts):
+        for part in commit.parts:
             state, header = self._place(part, next_log)
             if header is not None:
                 next_log += 1
-            text, rows, rare = encode_rows(state.number, part.expected_head, part.events)
-            size += len(rows)
-            crc = chain(state.crc, commit.id, rows)
+            columns, text, rare = encode_events(state.number, part.expected_head, part.events)
+            size += len(text)
+            crc = chain(state.crc, commit.id, text)
             count = len(part.events)
             touched[part.log] = LogState(state.number, state.head + count, crc, state.lane)
-            parts.append(
-                StagedPart(
-                    part.log, state.number, state.head, count, crc, number, text, header,
-                    part.events if rare else (), part.hot,
-                )
-            )  # fmt: skip
+            parts.append(StagedPart(part.log, state.number, state.head, count, crc, columns, rare, header, part.hot))
         if size > STORE_COMMIT_BYTES_MAX:
             raise CommitTooLargeError(f"{size} bytes of events, at most {STORE_COMMIT_BYTES_MAX}")
-        bindings = self._bind(commit, touched) if commit.bindings else {}
+        bindings = self._bind(commit, touched) if commit.bindings else []
         for part in commit.parts:
             if part.log.startswith("session:"):
                 # A session that writes for itself (the event-log service) must belong to no lane.
@@ -228,7 +223,7 @@ class Staging:
         return StagedCommit(commit, parts, bindings)
 
     def _place(self, part: Part, number: int) -> tuple[LogState, str | None]:
-        state = self.logs.get(part.log) or self._view(part.log)
+        state = self.logs.get(part.log) or self._view(part.log, part.header is not None)
         if part.header is None:
             if state is None:
                 raise LogNotFoundError(part.log)
@@ -242,17 +237,17 @@ class Staging:
         header = encode_object("header", part.header)
         return LogState(number, 0, chain_start(part.log, header), None), header
 
-    def _bind(self, commit: Commit, touched: dict[LogId, LogState]) -> dict[LogId, LogId | None]:
-        changed: dict[LogId, LogId | None] = {}
+    def _bind(self, commit: Commit, touched: dict[LogId, LogState]) -> list[tuple[int, LogId | None]]:
+        changed: list[tuple[int, LogId | None]] = []
         for binding in commit.bindings:
             session = binding.session
-            state = touched.get(session) or self.logs.get(session) or self._view(session)
+            state = touched.get(session) or self.logs.get(session) or self._view(session, False)
             if state is None:
                 raise LogNotFoundError(session)
             if state.lane != binding.expected_lane:
                 raise BindingMismatchError(session, binding.expected_lane, state.lane)
             touched[session] = LogState(state.number, state.head, state.crc, binding.lane)
-            changed[session] = binding.lane
+            changed.append((state.number, binding.lane))
         return changed
 
 
@@ -260,7 +255,7 @@ def stage(staging: Staging, commits: Sequence[Commit]) -> int:
     """Add commits until all are in or the staging is full; how many were added."""
     for i, commit in enumerate(commits):
         staging.add(commit)
-        if staging.bytes >= STORE_GROUP_BYTES_MAX:
+        if staging.is_full:
             return i + 1
     return len(commits)
 

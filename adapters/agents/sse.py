@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Any, Final
 
 from seriatim.errors import ModelError
@@ -12,7 +12,7 @@ LINE_BYTES_MAX: Final = 1024 * 1024
 """One line of a stream; a server that sends longer ones is not speaking this protocol."""
 
 
-async def lines_of(chunks: AsyncIterator[bytes]) -> AsyncIterator[str]:
+async def lines_of(chunks: AsyncIterator[bytes]) -> AsyncGenerator[str, None]:
     """Lines without their end. Only CR and LF end a line: JSON text may hold U+2028 and its kin as they are.
 
     Raises ModelError for a line beyond LINE_BYTES_MAX.
@@ -28,7 +28,7 @@ async def lines_of(chunks: AsyncIterator[bytes]) -> AsyncIterator[str]:
         yield rest.rstrip(b"\r").decode("utf-8", "replace")
 
 
-async def events_of(chunks: AsyncIterator[bytes]) -> AsyncIterator[dict[str, Any] | None]:
+async def events_of(chunks: AsyncIterator[bytes]) -> AsyncGenerator[dict[str, Any] | None, None]:
     """The JSON object of each data line; None for the closing ``[DONE]``. Raises ModelError."""
     async for line in lines_of(chunks):
         if not line.startswith("data:"):

@@ -17,6 +17,7 @@ from attrs import Factory, define, field, frozen
 from seriatim.actors import endings
 from seriatim.actors.outlet import Outlet, Tell
 from seriatim.actors.steps import Batch, Call, Effects, Gated, StepGate
+from seriatim.errors import SeriatimError
 from seriatim.turn import TurnDelta, TurnEnded, TurnJob
 
 
@@ -134,11 +135,11 @@ class ScriptedRunner:
         if turn is not None:
             turn.gate.release(calls)
 
-    def proceed(self, lane: str, generation: int, call_id: str) -> None:
+    def proceed(self, lane: str, generation: int, calls: tuple[str, ...]) -> None:
         """See TurnRunner.proceed."""
         turn = self._playing.get((lane, generation))
         if turn is not None:
-            turn.gate.proceed(call_id)
+            turn.gate.proceed(calls)
 
     def evict(self, lane: str) -> int:
         """See TurnRunner.evict."""
@@ -147,7 +148,7 @@ class ScriptedRunner:
         self._warm.discard(lane)
         return self._warm_bytes
 
-    async def close(self, grace_s: float) -> None:  # noqa: ARG002 - the port's signature; no time passes here
+    async def close(self, grace_s: float) -> None:
         """See TurnRunner.close."""
         self._closed = True
         for turn in list(self._playing.values()):
@@ -242,11 +243,11 @@ class ScriptedRunner:
 
 def _ending(turn: _Playing) -> TurnEnded:
     end = turn.script.end
+    if isinstance(end, BaseException):
+        return endings.failed(turn.job, end)
     try:
-        if isinstance(end, BaseException):
-            raise end
         return endings.completed(turn.job, end)
-    except BaseException as exc:
+    except SeriatimError as exc:
         return endings.failed(turn.job, exc)
 
 

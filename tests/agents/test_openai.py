@@ -41,9 +41,10 @@ def ask(
 
 
 class Waits(list[float]):
-    """Stands for sleeping: notes how long."""
+    """Stands for sleeping."""
 
     async def __call__(self, seconds: float) -> None:
+        """Note how long it would have been."""
         self.append(seconds)
 
 

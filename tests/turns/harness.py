@@ -50,6 +50,7 @@ class Ear:
         self.answer: Callable[[Told], None] | None = None
 
     def __call__(self, message: Told) -> None:
+        """Take a message, on any thread."""
         self.told.append(message)
         if self.answer is not None:
             self.answer(message)
@@ -108,7 +109,7 @@ class Harness:
                 self.runner.release(lane, generation, tuple(call.id for call in message.calls))
             elif isinstance(message, ToolFinished):
                 self.runner.release(lane, generation, tuple(call.id for call in message.next))
-                self.runner.proceed(lane, generation, message.call_id)
+                self.runner.proceed(lane, generation, (message.call_id,))
 
         ear.answer = answer
 

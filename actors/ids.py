@@ -1,0 +1,32 @@
+"""Fresh ids. Injected, so that a simulation's ids are its own."""
+
+from __future__ import annotations
+
+import itertools
+import secrets
+import time
+from collections.abc import Callable
+
+from seriatim.clock import Clock
+
+
+class Ids:
+    """Ids that are new to every process: a random start, then a counter.
+
+    ``token(n)`` gives ``n`` random hex digits; a simulation hands in its own. Any thread.
+    """
+
+    def __init__(self, clock: Clock, token: Callable[[int], str] | None = None) -> None:
+        self._clock = clock
+        self._token = token or (lambda digits: secrets.token_hex((digits + 1) // 2)[:digits])
+        self._start = self._token(8)
+        self._count = itertools.count(1)
+
+    def fresh(self) -> str:
+        """A short id: of a message, a delivery, a commit."""
+        return f"{self._start}-{next(self._count):x}"
+
+    def session(self) -> str:
+        """A session id, ``YYYYMMDD_HHMMSS_<8hex>`` in UTC (gateway seed §2)."""
+        stamp = time.strftime("%Y%m%d_%H%M%S", time.gmtime(self._clock.now_ms() / 1000))
+        return f"{stamp}_{self._token(8)}"

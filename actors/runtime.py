@@ -1,0 +1,291 @@
+"""The actors of one gateway, put together. The gateway stands them on real threads, the simulator on one.
+
+Everything here is called on the lanes' thread (the loop's), except where a method says otherwise.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from attrs import frozen
+
+from seriatim.actors.delivery import Deliveries, DeliveryActor, Sender
+from seriatim.actors.dispatch import Dispatcher
+from seriatim.actors.ids import Ids
+from seriatim.actors.loading import LaneReader
+from seriatim.actors.persistence import CommitPort, PersistenceActor
+from seriatim.actors.receipts import Receipt, Receipts
+from seriatim.actors.refs import Crash, Ref
+from seriatim.actors.session import Flush, LanePorts, Switches
+from seriatim.actors.slots import TurnSlots
+from seriatim.actors.supervisor import Awaken, Directory, LaneCrashed, SupervisorActor, SupervisorPorts
+from seriatim.actors.system import ActorSystem
+from seriatim.actors.turns import TurnRunner
+from seriatim.actors.warden import CacheWardenActor, Gone, Touched
+from seriatim.batch import Rules
+from seriatim.clock import Clock
+from seriatim.commands import parse_command
+from seriatim.commits import Hot
+from seriatim.errors import ActorError
+from seriatim.events import LogId
+from seriatim.keys import KeySettings, SessionKey
+from seriatim.mail import DrainTimedOut, Inbound
+from seriatim.model import MessageEvent
+from seriatim.storage.contract import Store, StoreReader
+
+_log = logging.getLogger("seriatim.runtime")
+
+
+@frozen
+class Dispatchers:
+    """Who runs what: lanes, delivery, supervisor and warden on one, the writer and the reader on theirs."""
+
+    lanes: Dispatcher
+    writer: Dispatcher
+    reader: Dispatcher
+
+
+@frozen
+class Settings:
+    """What the actors need of the configuration; see GatewayConfig."""
+
+    keys: KeySettings
+    rules: Rules
+    slots_max: int
+    warm_max: int
+    age_ms_max: int
+    dm_without_ids: bool
+
+
+@frozen
+class Opened:
+    """The store is open. ``open_work``: the lanes that a start has to look at."""
+
+    store: Store
+    open_work: Sequence[tuple[LogId, Hot]]
+
+
+class Runtime:
+    """One gateway's actors. ``on_error(where, error)`` hears of what is nobody's answer.
+
+    ``at_once``: commits go to the writer one by one (where no loop dispatcher flushes them).
+    """
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        ids: Ids,
+        dispatchers: Dispatchers,
+        settings: Settings,
+        runner: TurnRunner,
+        rng: random.Random,
+        on_error: Callable[[str, BaseException], None],
+        at_once: bool = False,
+    ) -> None:
+        self.clock = clock
+        self.ids = ids
+        self.settings = settings
+        self.dispatchers = dispatchers
+        self.runner = runner
+        self.receipts = Receipts()
+        self.deliveries = Deliveries()
+        self.directory = Directory()
+        self.slots = TurnSlots(settings.slots_max)
+        self.switches = Switches()
+        self.system = ActorSystem(clock=clock, on_crash=self._on_crash)
+        self._rng = rng
+        self._on_error = on_error
+        self._at_once = at_once
+        self._port: CommitPort | None = None
+        self._writer: Ref[PersistenceActor]
+        self._supervisor: Ref[SupervisorActor]
+        self._warden: Ref[CacheWardenActor]
+
+    # --- start -----------------------------------------------------------------------------------------
+
+    def open(
+        self,
+        open_store: Callable[[], Store],
+        opened: Callable[[Opened | BaseException], None],
+        closed: Callable[[], None],
+    ) -> None:
+        """Start the writer. ``opened`` and ``closed`` are called on the writer's thread."""
+        self._writer = self.system.start(
+            PersistenceActor,
+            open_store,
+            partial(_opened, opened),
+            closed,
+            dispatcher=self.dispatchers.writer,
+            name="persistence",
+        )
+        self._port = CommitPort(self._writer, at_once=self._at_once)
+
+    def flush(self) -> None:
+        """Hand the lanes' commits to the writer; the loop dispatcher's hand-off."""
+        if self._port is not None:
+            self._port.flush()
+
+    def begin(self, open_reader: Callable[[], StoreReader]) -> None:
+        """Start the other actors. ``open_reader`` is called on the reader's thread."""
+        lanes = self.dispatchers.lanes
+        reader = self.system.start(LaneReader, open_reader, dispatcher=self.dispatchers.reader, name="reader")
+        ports = SupervisorPorts(
+            system=self.system,
+            directory=self.directory,
+            writer=self._writer,
+            reader=reader,
+            receipts=self.receipts,
+            runner=self.runner,
+            slots=self.slots,
+            clock=self.clock,
+            dispatcher=lanes,
+            rules=self.settings.rules,
+            fresh_id=self.ids.fresh,
+            lane_ports=self._lane_ports,
+            on_error=self._on_error,
+            gone=self._gone,
+        )
+        self._supervisor = self.system.start(SupervisorActor, ports, dispatcher=lanes, name="supervisor")
+        self.directory.supervisor = self._supervisor
+        self._warden = self.system.start(
+            CacheWardenActor, self._supervisor, self.settings.warm_max, dispatcher=lanes, name="warden"
+        )
+
+    def add_account(self, platform: str, account: str, sender: Sender) -> None:
+        """Deliver through ``sender`` what is owed to this account."""
+        actor_ref = self.system.start(
+            DeliveryActor,
+            account,
+            sender,
+            self.directory.post,
+            self.clock,
+            self._rng,
+            self.settings.age_ms_max,
+            self.deliveries.ended,
+            dispatcher=self.dispatchers.lanes,
+            name=f"delivery:{platform}:{account}",
+        )
+        self.deliveries.add(platform, account, actor_ref, sender)
+
+    def recover(self, open_work: Sequence[tuple[LogId, Hot]]) -> None:
+        """Make every lane with open work live, and nothing else."""
+        for log, _ in open_work:
+            self._supervisor.signal(Awaken(log.removeprefix("lane:")))
+
+    # --- the door --------------------------------------------------------------------------------------
+
+    def accept(self, event: MessageEvent, prefix: str, settled: Callable[[Receipt], None]) -> Receipt:
+        """Take a message in; ``settled`` is called with the receipt once the outcome is known."""
+        source = event.source
+        key = SessionKey.from_source(source, self.settings.keys, event.account).canonical
+        inbox_id = self.ids.fresh()
+        receipt = self.receipts.open(inbox_id, key, settled)
+        if self.switches.draining:
+            self.receipts.refuse(inbox_id, "stopping")
+            return receipt
+        nameless = source.chat_type == "dm" and not (source.chat_id or source.user_id or source.user_id_alt)
+        if nameless and not self.settings.dm_without_ids:
+            self.receipts.refuse(inbox_id, "dm_without_ids")
+            return receipt
+        command, args = "", ""
+        if not event.internal:
+            found = parse_command(event.text, prefix)
+            if found is not None:
+                command, args = found
+        by_receipt = not self.deliveries.serves(source.platform.name, event.account)
+        message = Inbound(inbox_id, _unique_key(event), event, len(event.text), command, args, by_receipt)
+        try:
+            self.directory.submit(key, message)
+        except ActorError:
+            self.receipts.refuse(inbox_id, "lane_busy")
+        return receipt
+
+    # --- stop ------------------------------------------------------------------------------------------
+
+    def drain(self) -> None:
+        """Accept nothing more and start no turn."""
+        self.switches.draining = True
+
+    @property
+    def busy(self) -> int:
+        """Turns that run and replies that are on their way."""
+        return self.slots.held + self.deliveries.pending
+
+    def drain_timed_out(self, reason: str) -> None:
+        """Record in each lane whose turn runs on that it is to be resumed."""
+        self._supervisor.signal(DrainTimedOut(reason))
+
+    def flush_lanes(self) -> None:
+        """Have every live lane make its lazy events durable."""
+        for ref in self.directory.live.values():
+            ref.signal(Flush())
+
+    def settled(self) -> bool:
+        """Whether no live lane has anything that is not durable."""
+        return all(gate.quiescent() for gate in self.directory.gates())
+
+    def stop(self) -> Any:
+        """Stop all actors, the writer last; a future that is set when they are gone."""
+        self.receipts.close()
+        return self.system.stop_all()
+
+    # --- wiring ----------------------------------------------------------------------------------------
+
+    def _lane_ports(self, supervisor: Ref[Any]) -> LanePorts:
+        assert self._port is not None
+        return LanePorts(
+            clock=self.clock,
+            writer=self._port,
+            receipts=self.receipts,
+            runner=self.runner,
+            slots=self.slots,
+            deliveries=self.deliveries,
+            fresh_id=self.ids.fresh,
+            session_id=self.ids.session,
+            switches=self.switches,
+            supervisor=supervisor,
+            post=self.directory.post,
+            touched=self._touched,
+        )
+
+    def _touched(self, key: str, bytes_: int) -> None:
+        self._warden.signal(Touched(key, bytes_))
+
+    def _gone(self, key: str) -> None:
+        self._warden.signal(Gone(key))
+
+    def _on_crash(self, crash: Crash) -> None:
+        if crash.name.startswith("lane:"):
+            self._supervisor.signal(LaneCrashed(crash))
+        else:
+            self._on_error(crash.name, crash.error)
+
+
+def _opened(tell: Callable[[Opened | BaseException], None], store: Store | BaseException) -> None:
+    """On the writer's thread: read the index of open work before anything is written."""
+    if isinstance(store, BaseException):
+        tell(store)
+        return
+    try:
+        reader = store.reader()
+        try:
+            work = reader.open_work()
+        finally:
+            reader.close()
+    except Exception as error:
+        tell(error)
+        return
+    tell(Opened(store, work))
+
+
+def _unique_key(event: MessageEvent) -> str:
+    if event.message_id is None:
+        return ""
+    source = event.source
+    parts = (source.platform.name, event.account, source.chat_id, event.message_id)
+    return "inbound:" + ":".join(part.replace("%", "%25").replace(":", "%3A") for part in parts)

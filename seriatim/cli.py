@@ -1,0 +1,183 @@
+"""The command line: ``seriatim chat``, ``serve`` and ``balance``.
+
+Exit codes: 0 all well; 1 the balance doesn't hold, or a stop left turns to be resumed; 2 the configuration, the
+home or the arguments are wrong (one line on standard error says what, and nothing was written).
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import logging
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from seriatim.adapters.agents.history import HistoryAgent
+from seriatim.adapters.agents.openai import OpenAICompatible
+from seriatim.adapters.base import Adapter
+from seriatim.adapters.registry import build
+from seriatim.adapters.terminal import TerminalAdapter
+from seriatim.config import AgentConfig, GatewayConfig
+from seriatim.configfile import load_config
+from seriatim.errors import ConfigError, CorruptionError, FormatUnsupportedError, HomeError, SeriatimError
+from seriatim.gateway import Gateway
+from seriatim.storage.audit import Audit, audit
+from seriatim.storage.home import Home
+from seriatim.storage.sqlite_reader import SqliteReader
+
+CONFIG_FILE = "seriatim.toml"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit code."""
+    arguments = _parser().parse_args(argv)
+    logging.basicConfig(
+        level=logging.INFO if arguments.verbose else logging.WARNING,
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+        stream=sys.stderr,
+    )
+    try:
+        code: int = arguments.command(arguments)
+    except (ConfigError, HomeError, FormatUnsupportedError, CorruptionError) as error:
+        print(f"seriatim: {error}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 1
+    return code
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="seriatim", description="The session runtime under chat bots.")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    chat = commands.add_parser("chat", help="talk to the gateway in this terminal")
+    serve = commands.add_parser("serve", help="run the configured adapters until Ctrl-C")
+    balance = commands.add_parser("balance", help="check that no accepted message is unaccounted for")
+    for command, run in ((chat, _chat), (serve, _serve), (balance, _balance)):
+        command.set_defaults(command=run)
+        command.add_argument(
+            "--config", metavar="FILE", help=f"configuration (default: {CONFIG_FILE}, if there is one)"
+        )
+        command.add_argument("--home", metavar="DIR", help="state home, instead of the configuration's")
+        command.add_argument("-v", "--verbose", action="store_true", help="log what happens to standard error")
+    balance.add_argument("--json", action="store_true", help="print JSON")
+    return parser
+
+
+def _config(arguments: argparse.Namespace) -> GatewayConfig:
+    path = arguments.config
+    if path is None and Path(CONFIG_FILE).is_file():
+        path = CONFIG_FILE
+    config = load_config(path)
+    return config if arguments.home is None else attrs.evolve(config, home=arguments.home)
+
+
+def _chat(arguments: argparse.Namespace) -> int:
+    config = _config(arguments)
+    agent = make_agent(config.agent)
+    if sys.stdin.isatty():
+        kept = Path(config.home).resolve()
+        print(f"{_introduction(config.agent)} The conversation is kept in {kept}. Ctrl-C or Ctrl-D ends the chat.")
+    return _run(Gateway(config=config, adapters=[TerminalAdapter()], **agent))
+
+
+def _serve(arguments: argparse.Namespace) -> int:
+    config = _config(arguments)
+    if not config.adapters:
+        raise ConfigError("adapters", 'none is configured; add a table such as [adapters.chat] with type = "irc"')
+    adapters: list[Adapter] = [build(table.type, table.name, table.options) for table in config.adapters]
+    gateway = Gateway(config=config, adapters=adapters, **make_agent(config.agent))
+    print(
+        f"seriatim: serving {', '.join(f'{a.platform} {a.account}' for a in adapters)}; Ctrl-C stops", file=sys.stderr
+    )
+    return _run(gateway)
+
+
+def _run(gateway: Gateway) -> int:
+    if gateway.run():
+        return 0
+    print("seriatim: a turn was still running; it goes on at the next start", file=sys.stderr)
+    return 1
+
+
+def _balance(arguments: argparse.Namespace) -> int:
+    config = _config(arguments)
+    reader = SqliteReader(Home.database_of(config.home))
+    try:
+        found = audit(reader)
+    finally:
+        reader.close()
+    print(json.dumps(_as_json(found)) if arguments.json else _as_text(found))
+    return 0 if found.holds else 1
+
+
+def _as_json(found: Audit) -> dict[str, Any]:
+    return {
+        "holds": found.holds,
+        "counters": attrs.asdict(found.counters) | {"holds": found.counters.holds},
+        "logs": attrs.asdict(found.logs) | {"holds": found.logs.holds},
+        "lanes": found.lanes,
+        "problems": list(found.problems),
+    }
+
+
+def _as_text(found: Audit) -> str:
+    lines = []
+    for name, counted in (("counters", found.counters), ("logs", found.logs)):
+        sign = "=" if counted.holds else "≠"
+        lines.append(
+            f"{name + ':':10}accepted {counted.accepted} {sign} answered {counted.answered} + merged {counted.merged}"
+            f" + dropped {counted.dropped} + waiting {counted.waiting}"
+        )
+    lines.extend(f"problem: {problem}" for problem in found.problems)
+    lines.append("The balance holds." if found.holds else "The balance does NOT hold.")
+    return "\n".join(lines)
+
+
+def make_agent(config: AgentConfig) -> dict[str, Any]:
+    """Gateway's arguments for the configured agent. Raises ConfigError."""
+    if config.chosen == "factory":
+        assert config.factory is not None
+        return {"agent_factory": _load(config.factory)}
+    if config.chosen == "openai":
+        assert config.base_url is not None
+        assert config.model is not None
+        try:
+            agent = OpenAICompatible(
+                config.base_url,
+                config.model,
+                api_key=config.api_key,
+                system_prompt=config.system_prompt,
+                timeout_s=config.timeout_s,
+            )
+        except SeriatimError as error:
+            raise ConfigError("agent", str(error)) from error
+        return {"answer": agent}
+    return {"answer": HistoryAgent()}
+
+
+def _load(name: str) -> Any:
+    module_name, _, attribute = name.partition(":")
+    sys.path.insert(0, str(Path.cwd()))  # as python -m does: a bot's module lies beside its configuration
+    try:
+        found = getattr(importlib.import_module(module_name), attribute)
+    except (ImportError, AttributeError) as error:
+        raise ConfigError("agent.factory", f"can't be loaded: {error}") from error
+    finally:
+        sys.path.pop(0)
+    if not callable(found):
+        raise ConfigError("agent.factory", f"{name} can't be called")
+    return found
+
+
+def _introduction(config: AgentConfig) -> str:
+    if config.chosen == "openai":
+        return f"You talk to {config.model} at {config.base_url}."
+    if config.chosen == "factory":
+        return f"You talk to an agent made by {config.factory}."
+    return "You talk to the built-in history agent, which is not a language model."

@@ -1,0 +1,446 @@
+"""The gateway: a host's one object. It puts adapters, actors, agent and store together (DESIGN §§4, 8).
+
+Embedded, ``async with Gateway(...)`` runs everything on the caller's loop and installs no signal handlers;
+``run()`` and ``started()`` own a loop of their own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import random
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self
+
+from seriatim.actors.clockwork import SystemClock
+from seriatim.actors.delivery import SendDone
+from seriatim.actors.dispatch import LoopDispatcher, PinnedDispatcher
+from seriatim.actors.ids import Ids
+from seriatim.actors.receipts import Receipt
+from seriatim.actors.runtime import Dispatchers, Opened, Runtime, Settings
+from seriatim.actors.turns import AgentRunner
+from seriatim.adapters.base import Adapter
+from seriatim.batch import Rules
+from seriatim.clock import Clock
+from seriatim.config import GatewayConfig
+from seriatim.errors import GatewayClosedError, InvalidInputError, SendError, WrongThreadError
+from seriatim.model import MessageEvent, Outbound, Target
+from seriatim.outbox import Channel
+from seriatim.storage.contract import Store
+from seriatim.storage.home import Home
+from seriatim.storage.sqlite import SqliteStore
+
+_log = logging.getLogger("seriatim.gateway")
+
+SEND_S_MAX = 60.0
+"""A send that has not ended by then may or may not have arrived."""
+ADAPTER_RETRY_S = (1.0, 5.0, 30.0, 60.0)
+SETTLE_S_MAX = 5.0
+"""How long a stop waits for lazy events and owed replies after the drain."""
+
+State = Literal["new", "starting", "running", "stopping", "stopped"]
+OnError = Callable[[str, BaseException], None]
+
+
+class Gateway:
+    """Accepts messages, runs one turn at a time per conversation, and delivers what is owed.
+
+    ``answer``: the agent (``async def``, ``def``, a generator of either kind, or an object with ``run``); or
+    ``agent_factory(session_id)`` makes one per conversation. ``home``: folder of everything durable.
+    ``store``: another store than the home's (then nothing is written to the home). ``clock`` and ``ids``:
+    injected time and ids. ``on_error(where, error)`` hears of errors that are nobody's answer; default: the log.
+
+    Raises InvalidInputError for arguments that can't work. Methods belong to the gateway's loop except where
+    they say otherwise.
+    """
+
+    def __init__(
+        self,
+        answer: Any = None,
+        home: str | os.PathLike[str] | None = None,
+        config: GatewayConfig | None = None,
+        adapters: Sequence[Adapter] = (),
+        agent_factory: Callable[[str], Any] | None = None,
+        store: Callable[[], Store] | None = None,
+        clock: Clock | None = None,
+        ids: Ids | None = None,
+        on_error: OnError | None = None,
+    ) -> None:
+        if (answer is None) == (agent_factory is None):
+            raise InvalidInputError("answer", "exactly one of answer and agent_factory is needed")
+        self.config = config or GatewayConfig()
+        self.home = Path(home if home is not None else self.config.home)
+        self.adapters = tuple(adapters)
+        names = {(adapter.platform, adapter.account) for adapter in self.adapters}
+        if len(names) != len(self.adapters):
+            raise InvalidInputError("adapters", "two adapters serve the same account of one platform")
+        self._answer = answer
+        self._agent_factory = agent_factory
+        self._open_store = store
+        self._clock = clock
+        self._ids = ids
+        self._on_error = on_error or _log_error
+        self._state: State = "new"
+        self._pid = os.getpid()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._home: Home | None = None
+        self._store: Store | None = None
+        self._runtime: Runtime | None = None
+        self._runner: AgentRunner | None = None
+        self._tasks: dict[Adapter, asyncio.Task[None]] = {}
+        self._closed: asyncio.Future[None] | None = None
+        self._stopped_clean = False
+
+    # --- life ------------------------------------------------------------------------------------------
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    async def start(self) -> None:
+        """Open the home, take up what is open, let the adapters in. On the running loop, which becomes ours.
+
+        Raises HomeError, HomeBusyError, FormatUnsupportedError, CorruptionError: nothing was started then.
+        """
+        if self._state != "new":
+            raise GatewayClosedError(f"this gateway is {self._state}; make a new one")
+        self._state = "starting"
+        loop = self._loop = asyncio.get_running_loop()
+        try:
+            opened = await self._open(loop)
+        except BaseException:
+            self._state = "stopped"
+            if self._home is not None:
+                self._home.close(clean=False)
+            raise
+        runtime = self._runtime
+        assert runtime is not None
+        self._store = opened.store
+        runtime.begin(opened.store.reader)
+        for adapter in self.adapters:
+            runtime.add_account(adapter.platform, adapter.account, _AdapterSender(adapter, loop, self._on_error))
+        runtime.recover(opened.open_work)
+        self._state = "running"
+        for adapter in self.adapters:
+            self._tasks[adapter] = loop.create_task(self._serve(adapter), name=f"seriatim {adapter.account}")
+
+    async def _open(self, loop: asyncio.AbstractEventLoop) -> Opened:
+        clock = self._clock or SystemClock(loop)
+        open_store = self._open_store
+        if open_store is None:
+            home = self._home = Home.own(self.home)
+            open_store = partial(SqliteStore, home.database)
+        runner = self._runner = AgentRunner(loop, self._answer, self._agent_factory, self._on_error)
+        lanes = LoopDispatcher(loop, handoff=self._flush)
+        self._runtime = Runtime(
+            clock=clock,
+            ids=self._ids or Ids(clock),
+            dispatchers=Dispatchers(lanes, PinnedDispatcher("seriatim-store"), PinnedDispatcher("seriatim-reader")),
+            settings=settings_of(self.config),
+            runner=runner,
+            rng=random.Random(),
+            on_error=self._on_error,
+        )
+        ready: asyncio.Future[Opened] = loop.create_future()
+        self._closed = loop.create_future()
+
+        def told(result: Opened | BaseException) -> None:
+            loop.call_soon_threadsafe(_resolve, ready, result)
+
+        closed = self._closed
+
+        def told_closed() -> None:
+            loop.call_soon_threadsafe(_resolve, closed, None)
+
+        self._runtime.open(open_store, told, told_closed)
+        return await ready
+
+    def _flush(self) -> None:
+        if self._runtime is not None:
+            self._runtime.flush()
+
+    async def stop(self, *, drain_s: float | None = None, reason: Literal["shutdown", "restart"] = "shutdown") -> bool:
+        """Accept nothing more, let running turns end, send what is owed, stop.
+
+        Turns get ``drain_s`` seconds (default: the configuration's); those that run on are interrupted and run
+        again at the next start. Returns whether all ended. Idempotent.
+        """
+        runtime, loop = self._runtime, self._loop
+        if self._state != "running" or runtime is None or loop is None:
+            return self._stopped_clean
+        self._state = "stopping"
+        runtime.drain()
+        clean = await self._wait_until(
+            lambda: runtime.slots.held == 0, self.config.stop.drain_s if drain_s is None else drain_s
+        )
+        if not clean:
+            runtime.drain_timed_out(f"{reason}_timeout")
+        assert self._runner is not None
+        await self._runner.close(0.0 if clean else 1.0)
+        await self._wait_until(lambda: runtime.deliveries.pending == 0, SETTLE_S_MAX)
+        runtime.flush_lanes()
+        await self._wait_until(runtime.settled, SETTLE_S_MAX)
+        for task in self._tasks.values():
+            task.cancel()
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        await runtime.stop()
+        assert self._closed is not None
+        await self._closed
+        if self._home is not None:
+            self._home.close(clean=clean)
+        self._state = "stopped"
+        self._stopped_clean = clean
+        return clean
+
+    async def _wait_until(self, done: Callable[[], bool], seconds: float) -> bool:
+        assert self._loop is not None
+        until = self._loop.time() + seconds
+        while not done():
+            left = until - self._loop.time()
+            if left <= 0:
+                return False
+            await asyncio.sleep(min(0.02, left))
+        return True
+
+    def run(self) -> bool:
+        """Own the process's main loop until SIGINT or SIGTERM, or until every adapter's input has ended.
+
+        The first signal drains; a second one ends the drain. Returns whether all turns ended. Main thread.
+        """
+        return asyncio.run(self._run())
+
+    async def _run(self) -> bool:
+        loop = asyncio.get_running_loop()
+        asked = asyncio.Event()
+        hurry = asyncio.Event()
+
+        def on_signal() -> None:
+            (hurry if asked.is_set() else asked).set()
+
+        await self.start()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, on_signal)
+        ended = asyncio.ensure_future(self._all_ended()) if self._tasks else None
+        waits = {asyncio.ensure_future(asked.wait())} | ({ended} if ended is not None else set())
+        _, pending = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        for task in pending:
+            task.cancel()
+        if not asked.is_set():
+            await self._wait_until(lambda: self._runtime is not None and self._runtime.busy == 0, 3600.0)
+        drain_s = 0.0 if hurry.is_set() else None
+        stopping = asyncio.ensure_future(self.stop(drain_s=drain_s))
+        hurried = asyncio.ensure_future(hurry.wait())
+        await asyncio.wait({stopping, hurried}, return_when=asyncio.FIRST_COMPLETED)
+        if not stopping.done() and self._runner is not None:
+            await self._runner.close(0.0)
+        hurried.cancel()
+        return await stopping
+
+    async def _all_ended(self) -> None:
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+
+    @contextlib.contextmanager
+    def started(self) -> Iterator[Self]:
+        """Run on a loop thread of our own while the ``with`` block lasts; use ``submit`` inside. Any thread."""
+        loop = asyncio.new_event_loop()
+        thread = threading.Thread(target=loop.run_forever, name="seriatim-loop", daemon=True)
+        thread.start()
+        try:
+            asyncio.run_coroutine_threadsafe(self.start(), loop).result()
+            try:
+                yield self
+            finally:
+                asyncio.run_coroutine_threadsafe(self.stop(), loop).result()
+        finally:
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join()
+            loop.close()
+
+    # --- the doors -------------------------------------------------------------------------------------
+
+    async def accept(self, event: MessageEvent) -> Receipt:
+        """Take a message in; returns once it is durable, known already, or refused (see Receipt.outcome).
+
+        Cancelling the call doesn't take the message back. Raises GatewayClosedError, WrongThreadError.
+        """
+        return await self._accept(event, self.config.commands.prefix)
+
+    async def _accept(self, event: MessageEvent, prefix: str) -> Receipt:
+        runtime = self._live()
+        if asyncio.get_running_loop() is not self._loop:
+            raise WrongThreadError("accept belongs to the gateway's loop; use gateway.submit(event) from elsewhere")
+        future: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
+        runtime.accept(event, prefix, partial(_resolve, future))
+        return await future
+
+    def submit(self, event: MessageEvent) -> Future[Receipt]:
+        """``accept`` from any thread. Raises GatewayClosedError."""
+        self._live()
+        assert self._loop is not None
+        return asyncio.run_coroutine_threadsafe(self.accept(event), self._loop)
+
+    def _live(self) -> Runtime:
+        if self._pid != os.getpid():
+            raise GatewayClosedError("this process was forked from the gateway's; the gateway lives in the parent")
+        if self._runtime is None or self._state not in ("running", "stopping"):
+            raise GatewayClosedError(f"the gateway is {self._state}")
+        return self._runtime
+
+    async def _serve(self, adapter: Adapter) -> None:
+        """Keep an adapter running; one that raises is started again, with growing waits."""
+        assert self._loop is not None
+        prefix = adapter.command_prefix
+        inbox = _Inbox(self, self.config.commands.prefix if prefix is None else prefix)
+        failures = 0
+        while True:
+            began = self._loop.time()
+            try:
+                await adapter.run(inbox)
+            except Exception as error:  # noqa: BLE001  (an adapter's bug must not end the gateway)
+                self._on_error(f"adapter {adapter.account}", error)
+            else:
+                return
+            failures = 1 if self._loop.time() - began > ADAPTER_RETRY_S[-1] else failures + 1
+            await asyncio.sleep(ADAPTER_RETRY_S[min(failures, len(ADAPTER_RETRY_S)) - 1])
+
+    # --- facts -----------------------------------------------------------------------------------------
+
+    def balance(self) -> Mapping[str, int]:
+        """Law 1 in numbers, as durable now: accepted = answered + merged + dropped + waiting; refused apart.
+
+        The counts are of all time, refused of this process's life. Reads the store; any thread.
+        """
+        runtime = self._live()
+        assert self._store is not None
+        reader = self._store.reader()
+        try:
+            counted = reader.counters()
+        finally:
+            reader.close()
+        return {
+            "accepted": counted.accepted,
+            "answered": counted.answered,
+            "merged": counted.merged,
+            "dropped": counted.dropped,
+            "waiting": counted.waiting,
+            "refused": runtime.receipts.refused.total(),
+        }
+
+    def health(self) -> Mapping[str, Any]:
+        """How things stand: state, live lanes, turns running and waiting for a slot, replies owed, adapters."""
+        runtime = self._runtime
+        facts: dict[str, Any] = {"state": self._state, "adapters": {}}
+        for adapter in self.adapters:
+            task = self._tasks.get(adapter)
+            facts["adapters"][f"{adapter.platform}:{adapter.account}"] = {
+                "connected": adapter.connected,
+                "running": task is not None and not task.done(),
+            }
+        if runtime is not None:
+            facts |= {
+                "live_lanes": len(runtime.directory.live),
+                "turns_running": runtime.slots.held,
+                "turns_waiting": runtime.slots.waiting,
+                "replies_pending": runtime.deliveries.pending,
+                "dead_letters": dict(runtime.system.dead_letters),
+            }
+        return facts
+
+
+class _Inbox:
+    """The door that an adapter gets: accepts with the adapter's own command prefix."""
+
+    def __init__(self, gateway: Gateway, prefix: str) -> None:
+        self._gateway = gateway
+        self._prefix = prefix
+
+    async def accept(self, event: MessageEvent) -> Receipt:
+        """See adapters.base.Inbox."""
+        return await self._gateway._accept(event, self._prefix)  # noqa: SLF001  (two halves of one door)
+
+
+class _AdapterSender:
+    """The delivery's port to an adapter: each send is a task on the loop."""
+
+    def __init__(self, adapter: Adapter, loop: asyncio.AbstractEventLoop, on_error: OnError) -> None:
+        self._adapter = adapter
+        self._loop = loop
+        self._on_error = on_error
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def send(self, out: Outbound, done: Callable[[SendDone], None]) -> None:
+        """Begin to send; whatever happens, ``done`` hears of it."""
+        task = self._loop.create_task(self._send(out, done))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _send(self, out: Outbound, done: Callable[[SendDone], None]) -> None:
+        message_id: str | None = None
+        error: SendError | None = None
+        try:
+            async with asyncio.timeout(SEND_S_MAX):
+                message_id = (await self._adapter.send(out)).message_id
+        except SendError as refused:
+            error = refused
+        except TimeoutError:
+            error = SendError(f"no answer within {SEND_S_MAX:.0f} s", ambiguous=True)
+        except Exception as failed:  # noqa: BLE001
+            # What an adapter's bug left behind nobody knows: the part may have arrived.
+            self._on_error(f"send {self._adapter.account}", failed)
+            error = SendError(type(failed).__name__, ambiguous=True)
+        done(SendDone(out.delivery, out.part, message_id, error))
+
+    def channel(self, target: Target) -> Channel:
+        """The way to ``target`` as of now."""
+        able = self._adapter.capabilities
+        return Channel(
+            up=self._adapter.connected,
+            idempotent=able.idempotent_send,
+            text_max=self._adapter.text_max(target),
+            unit=able.text_unit,
+            multiline=able.multiline,
+        )
+
+
+def settings_of(config: GatewayConfig) -> Settings:
+    """What the actors need of the configuration."""
+    return Settings(
+        keys=config,
+        rules=Rules(
+            collapse=config.queue.collapse,
+            separate_attempt=config.delivery.separate_attempt,
+            stop_suspends=config.commands.stop_suspends,
+            freshness_ms=config.agent.gateway_auto_continue_freshness * 1000,
+            attempts_ambiguous_max=config.delivery.attempts_ambiguous_max,
+        ),
+        slots_max=config.turns.concurrency_max,
+        warm_max=config.agent.agent_cache.max_size,
+        age_ms_max=config.delivery.max_age_s * 1000,
+        dm_without_ids=config.admission.dm_without_ids == "shared",
+    )
+
+
+def _resolve(future: asyncio.Future[Any], result: Any) -> None:
+    if future.done():
+        return
+    if isinstance(result, BaseException):
+        future.set_exception(result)
+    else:
+        future.set_result(result)
+
+
+def _log_error(where: str, error: BaseException) -> None:
+    _log.error("%s: %s", where, error, exc_info=error)

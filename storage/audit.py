@@ -1,0 +1,100 @@
+"""The balance of law 1, from the counters and from the logs, independently (DESIGN §1).
+
+Reads only. Used by ``seriatim balance`` and by the proofs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from attrs import frozen
+
+from seriatim.errors import SeriatimError
+from seriatim.events import Event, LogId
+
+from .contract import Balance, StoreReader
+
+
+@frozen
+class Audit:
+    """What was found. ``problems`` says in words where the two disagree or a log can't be read."""
+
+    counters: Balance
+    logs: Balance
+    lanes: int
+    problems: tuple[str, ...]
+
+    @property
+    def holds(self) -> bool:
+        """Whether both hold, agree, and everything could be read."""
+        return self.counters.holds and self.logs.holds and not self.problems
+
+
+def audit(reader: StoreReader) -> Audit:
+    """Count every lane log and compare with the counters. Cost: one pass over all lane logs."""
+    counters = reader.counters()
+    total = _Count()
+    problems: list[str] = []
+    lanes = 0
+    for log in _all(reader, "lane:"):
+        lanes += 1
+        count = _Count()
+        try:
+            for event in reader.read(log):
+                count.take(event)
+        except SeriatimError as error:
+            problems.append(f"{log}: {error}")
+        problems.extend(f"{log}: {problem}" for problem in count.problems)
+        total.add(count)
+    logs = total.balance()
+    if logs != counters:
+        problems.append(f"the logs say {logs}, the counters say {counters}")
+    return Audit(counters, logs, lanes, tuple(problems))
+
+
+def _all(reader: StoreReader, prefix: str) -> Iterator[LogId]:
+    after = ""
+    while page := reader.logs(prefix, after):
+        yield from page
+        after = page[-1]
+
+
+class _Count:
+    """Counts by the events' plain meaning, not by the rules' fold: a fault there must show here."""
+
+    def __init__(self) -> None:
+        self.accepted = 0
+        self.ends = {"answered": 0, "merged": 0, "dropped": 0}
+        self.waiting: set[str] = set()
+        self.ended: set[str] = set()
+        self.problems: list[str] = []
+
+    def take(self, event: Event) -> None:
+        """Count one lane event."""
+        room, _, what = event.type.partition("/")
+        if room != "inbox":
+            return
+        data = event.data
+        if what == "accepted":
+            if data["id"] in self.waiting or data["id"] in self.ended:
+                self.problems.append(f"{data['id']} was accepted twice")
+            self.accepted += 1
+            self.waiting.add(data["id"])
+        elif what in self.ends:
+            for inbox_id in data["ids"] if "ids" in data else [data["id"]]:
+                if inbox_id not in self.waiting:
+                    self.problems.append(f"{inbox_id} was {what} without waiting")
+                self.waiting.discard(inbox_id)
+                self.ended.add(inbox_id)
+                self.ends[what] += 1
+
+    def add(self, other: _Count) -> None:
+        """Add another lane's numbers."""
+        self.accepted += other.accepted
+        for name, count in other.ends.items():
+            self.ends[name] += count
+        self.waiting |= other.waiting
+
+    def balance(self) -> Balance:
+        """The sums."""
+        return Balance(self.accepted, **self.ends, waiting=len(self.waiting))

@@ -1,0 +1,187 @@
+"""The state home: one folder, one owner (DESIGN §5).
+
+Owning it means holding an OS lock for the life of the process. The lock dies with its holder, so no file
+that is left behind can look alive. Whatever refuses the home does so before a byte in it is written.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import socket
+import sys
+import time
+from pathlib import Path
+from typing import Final, Self
+from weakref import WeakSet
+
+import psutil
+
+from seriatim.errors import HomeBusyError, HomeError
+
+from .files import inspect_file, last_place
+
+DATABASE: Final = "state.db"
+LOCK: Final = "lock"
+CLEAN: Final = ".clean_shutdown"
+_OWNER_BYTES_MAX: Final = 4096
+_BUSY_MS: Final = 2000
+
+
+class Home:
+    """An owned state home. ``was_clean``: the owner before had stopped with no turn left open.
+
+    Made by ``own``; ``close`` gives it up. A forked child's copy is dead: it neither owns nor unlocks.
+    """
+
+    def __init__(self, folder: Path, descriptor: int, was_clean: bool) -> None:
+        self.folder = folder
+        self.was_clean = was_clean
+        self._descriptor: int | None = descriptor
+        _owned.add(self)
+
+    @classmethod
+    def own(cls, folder: str | os.PathLike[str]) -> Self:
+        """Take the home, making the folder if there is none.
+
+        Raises HomeError (no folder, may not be written), HomeBusyError (names the owner),
+        FormatUnsupportedError and CorruptionError (its database); nothing was written then.
+        """
+        path = Path(folder).absolute()
+        _check_folder(path)
+        if (path / DATABASE).exists():
+            inspect_file(str(path / DATABASE), write=True, busy_ms=_BUSY_MS)
+        try:
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            descriptor = os.open(path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise HomeError(str(path), f"can't be written ({error.strerror}); choose another home") from error
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            owner = _read_owner(descriptor)
+            os.close(descriptor)
+            raise HomeBusyError(str(path), owner) from error
+        except OSError as error:
+            os.close(descriptor)
+            raise HomeError(str(path), f"its file system gives no locks ({error.strerror})") from error
+        try:
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, _describe_self(), 0)
+            return cls(path, descriptor, _take_marker(path))
+        except OSError as error:
+            os.close(descriptor)
+            raise HomeError(str(path), f"can't be written ({error.strerror}); free some space") from error
+
+    @staticmethod
+    def database_of(folder: str | os.PathLike[str]) -> str:
+        """The database of a home that is only to be read. Raises HomeError when there is none."""
+        path = Path(folder).absolute()
+        if not (path / DATABASE).is_file():
+            raise HomeError(str(path), "holds no state yet; is it the right home?")
+        return str(path / DATABASE)
+
+    @property
+    def database(self) -> str:
+        """Where the database is, or will be."""
+        return str(self.folder / DATABASE)
+
+    def close(self, *, clean: bool) -> None:
+        """Give the home up; ``clean``: no turn was left open. Idempotent. Call it last, after the store is closed.
+
+        The marker names the place where the database ended; beside any other database it says nothing.
+        """
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is None:
+            return
+        if clean:
+            with contextlib.suppress(OSError):  # without it the next start only looks a little longer
+                _write_marker(self.folder)
+        os.close(descriptor)
+
+    def abandon(self) -> None:
+        """Close the descriptor without unlocking: the parent of this forked process goes on owning."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+
+_owned: WeakSet[Home] = WeakSet()
+
+
+def _after_fork() -> None:
+    # A copy of the descriptor would keep the lock after the owner's death; closing a copy doesn't unlock.
+    for home in list(_owned):
+        home.abandon()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+def _take_marker(path: Path) -> bool:
+    """Whether the stop before was clean. The marker is deleted: a crash of ours must not find it."""
+    marker = path / CLEAN
+    try:
+        text = marker.read_bytes()[:_OWNER_BYTES_MAX]
+    except FileNotFoundError:
+        return False
+    marker.unlink()
+    _sync_folder(path)
+    place = last_place(str(path / DATABASE), busy_ms=_BUSY_MS)
+    return place is not None and text.decode(errors="replace") == place
+
+
+def _write_marker(path: Path) -> None:
+    place = last_place(str(path / DATABASE), busy_ms=_BUSY_MS)
+    if place is None:
+        return
+    marker = os.open(path / CLEAN, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        os.write(marker, place.encode())
+        os.fsync(marker)
+    finally:
+        os.close(marker)
+    _sync_folder(path)
+
+
+def _check_folder(path: Path) -> None:
+    nearest = path
+    while not nearest.exists() and nearest != nearest.parent:
+        nearest = nearest.parent
+    if not nearest.is_dir():
+        raise HomeError(str(path), f"{nearest} is not a folder")
+    if not os.access(nearest, os.W_OK | os.X_OK):
+        raise HomeError(str(path), f"{nearest} may not be written by this user; choose another home")
+
+
+def _describe_self() -> bytes:
+    process = psutil.Process()
+    about = {
+        "pid": process.pid,
+        "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(process.create_time())),
+        "host": socket.gethostname(),
+        "command": Path(sys.argv[0]).name or "python",
+    }
+    return json.dumps(about).encode()
+
+
+def _read_owner(descriptor: int) -> str:
+    try:
+        about = json.loads(os.pread(descriptor, _OWNER_BYTES_MAX, 0))
+        text = f"process {about['pid']} on {about['host']} ({about['command']}, running since {about['started']})"
+    except (OSError, ValueError, KeyError, TypeError):
+        return "another live process"
+    with contextlib.suppress(psutil.Error):
+        if about["host"] == socket.gethostname() and psutil.Process(about["pid"]).status() == psutil.STATUS_STOPPED:
+            text += ", which is stopped (SIGSTOP)"
+    return text
+
+
+def _sync_folder(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

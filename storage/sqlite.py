@@ -1,0 +1,461 @@
+"""The gateway's store on SQLite: the writer. ``sqlite_reader`` has the reader, ``schema`` the tables.
+
+One handle owns the file: it raised the epoch when it opened, and the trigger that writes a group compares
+it. A group is staged in Python (``staging``) against cached heads, then written by one SQL step. What the
+cache can't know, whether keys and commit ids are in the store already, the tables' own uniqueness says; only
+then, or when a check has refused something, are they looked up.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import uuid
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from seriatim.commits import Commit, Outcome, Refused, Unknown
+from seriatim.errors import (
+    HomeError,
+    InvalidInputError,
+    OwnershipLostError,
+    StoreError,
+    StoreUnhealthyError,
+)
+from seriatim.events import LogId
+from seriatim.limits import STORE_LOGS_CACHED_MAX
+
+from .encoding import chain_start, to_json
+from .files import error_name, inspect_file, open_error
+from .schema import COLUMNS, EVENTS_PER_ROW, FORMAT, HOT, insert_sql, migrate
+from .sqlite_reader import SqliteReader
+from .staging import LogState, StagedCommit, StagedPart, Staging, is_name, stage
+
+_NO_HOT: Final = (None,) * len(HOT)
+_NO_ROW: Final = (None,) * len(COLUMNS)
+_WIDTH: Final = 3 * EVENTS_PER_ROW
+_PADDING: Final = tuple([None] * n for n in range(_WIDTH + 1))
+_LOCKED: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL)
+_STATEMENTS_CACHED: Final = 32
+_ROWS_EXACT: Final = 8
+"""Up to here each number of rows has its own statement; beyond, four sizes an octave."""
+
+_FORKED: Final[list[sqlite3.Connection]] = []
+"""Connections that a fork copied. Closing one in the child could checkpoint under the owner's feet."""
+
+
+class SqliteStore:
+    """Owner of the database at ``path``; opening takes over and creates what is missing.
+
+    ``busy_ms``: how long to wait for a lock that another program holds on the file. Raises, before a byte is
+    changed: HomeError, ReadOnlyError, FormatUnsupportedError, CorruptionError, StoreUnhealthyError.
+    All calls come from one thread at a time; the constructor may run on another.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, busy_ms: int = 2000) -> None:
+        self.path = os.fspath(path)
+        self._busy_ms = busy_ms
+        self._owner = uuid.uuid4().hex
+        self._process = os.getpid()
+        self._connection: sqlite3.Connection | None = None
+        self._epoch = 0
+        self._fences: dict[LogId, int] = {}
+        self._logs: dict[LogId, LogState] = {}
+        self._unknown: set[str] = set()
+        self._next_log = self._next_at = 1
+        self._lost: OwnershipLostError | None = None
+        self._closed = False
+        self._rows_max = 0
+        version = inspect_file(self.path, write=True, busy_ms=busy_ms)
+        try:
+            if version < FORMAT:
+                if version == 0:
+                    os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
+                migrate(self.path, uuid.uuid4().hex, busy_ms)
+            self._open(first=True)
+        except sqlite3.Error as error:
+            raise open_error(self.path, error) from None
+        except OSError as error:
+            raise HomeError(self.path, f"can't be made ({error.strerror})") from None
+
+    @property
+    def epoch(self) -> int:
+        """See ``Store.epoch``."""
+        return self._epoch
+
+    def commit(self, commits: Sequence[Commit]) -> list[Outcome]:
+        """See ``Store.commit``."""
+        outcomes: list[Outcome] = []
+        while len(outcomes) < len(commits):
+            group = commits[len(outcomes) :] if outcomes else commits
+            refusal = self._ready()
+            if refusal is None:
+                answered = self._group(group)
+                if self._unknown:
+                    self._unknown.difference_update(o.commit for o in answered if type(o) is not Unknown)
+                outcomes += answered
+            else:
+                outcomes += [
+                    Unknown(c.id, "still failing") if c.id in self._unknown else Refused(c.id, refusal) for c in group
+                ]
+        return outcomes
+
+    def fence(self, lane: LogId, incarnation: int) -> None:
+        """See ``Store.fence``; a fence never goes back."""
+        self._fences[lane] = max(incarnation, self._fences.get(lane, incarnation))
+
+    def reader(self) -> SqliteReader:
+        """A read-only connection of its own. Raises StoreUnhealthyError or CorruptionError."""
+        return SqliteReader(self.path, busy_ms=self._busy_ms)
+
+    def close(self) -> None:
+        """Checkpoint and release; in a forked child only forget. Idempotent, never raises."""
+        self._closed = True
+        connection, self._connection = self._connection, None
+        if connection is None:
+            return
+        if os.getpid() != self._process:
+            _FORKED.append(connection)
+            return
+        try:
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        except sqlite3.Error:
+            pass  # the WAL stays and is read at the next open
+        _close(connection)
+
+    # Opening
+
+    def _ready(self) -> StoreError | None:
+        """Why nothing can be committed now; reopens after an I/O error."""
+        if self._lost is not None:
+            return self._lost
+        if os.getpid() != self._process:
+            return OwnershipLostError("the store belongs to the process that forked this one")
+        if self._closed:
+            return StoreUnhealthyError("the store is closed")
+        if self._connection is not None:
+            return None
+        try:
+            inspect_file(self.path, write=True, busy_ms=self._busy_ms)
+            self._open(first=False)
+        except OwnershipLostError as error:
+            self._lost = error
+            return error
+        except StoreError as error:
+            return error
+        except HomeError as error:
+            return StoreUnhealthyError(str(error))
+        except sqlite3.Error as error:
+            return open_error(self.path, error)
+        return None
+
+    def _open(self, *, first: bool) -> None:
+        """Connect, checkpoint, raise the epoch durably; only then is anything read from the file trusted.
+
+        Frames that an earlier failed sync left in the WAL look absent now and present after a crash; the
+        new epoch's frame overwrites them.
+        """
+        connection = sqlite3.connect(
+            self.path,
+            timeout=self._busy_ms / 1000,
+            isolation_level=None,
+            check_same_thread=False,
+            cached_statements=_STATEMENTS_CACHED,
+        )
+        try:
+            os.chmod(self.path, 0o600)
+            _configure(connection, self.path)
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            connection.execute("BEGIN IMMEDIATE")
+            if not first:
+                (owner,) = connection.execute("SELECT owner FROM meta").fetchone()
+                if owner != self._owner:
+                    raise OwnershipLostError(f"epoch {self._epoch} has given way to another owner")
+            connection.execute("UPDATE meta SET epoch = epoch + 1, owner = ?", [self._owner])
+            (epoch,) = connection.execute("SELECT epoch FROM meta").fetchone()
+            connection.execute("COMMIT")
+            self._load_numbers(connection)
+        except BaseException:
+            _close(connection)
+            raise
+        self._connection, self._epoch = connection, epoch
+        # All of a statement's parameters at once: 32,766 in a plain build of SQLite.
+        self._rows_max = connection.getlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER) // len(COLUMNS)
+
+    def _load_numbers(self, connection: sqlite3.Connection) -> None:
+        self._logs.clear()
+        (self._next_log,) = connection.execute("SELECT coalesce(max(n), 0) + 1 FROM logs").fetchone()
+        (self._next_at,) = connection.execute("SELECT coalesce(max(at), 0) + 1 FROM events").fetchone()
+
+    # A group
+
+    def _group(self, commits: Sequence[Commit]) -> list[Outcome]:
+        count = 0
+        try:
+            self._prefetch(commits)
+            staging = Staging(self._view_cached, self._fences, self._next_log)
+            count = stage(staging, commits)
+            refused = staging.refused()
+            if refused:
+                staging.correct(*self._find(refused))
+            return self._write(staging)
+        except sqlite3.IntegrityError as error:
+            return self._group_exact(commits[:count], error)
+        except sqlite3.Error as error:
+            return self._failed(commits, error)
+        except BaseException:
+            self._poison(commits)  # an interrupt may have come between the step and its bookkeeping
+            raise
+
+    def _group_exact(self, commits: Sequence[Commit], error: sqlite3.IntegrityError) -> list[Outcome]:
+        """Something is in the store already, or the epoch is old: look up what, offer the rest again."""
+        if error.sqlite_errorcode == sqlite3.SQLITE_CONSTRAINT_TRIGGER:
+            self._lost = OwnershipLostError(f"epoch {self._epoch} has given way to another owner")
+            return [Refused(c.id, self._lost) for c in commits]
+        try:
+            connection = self._connection
+            assert connection is not None
+            self._load_numbers(connection)
+            ids, keys = self._find(commits)
+            staging = Staging(self._view, self._fences, self._next_log, ids, keys)
+            for commit in commits:
+                staging.add(commit)
+            return self._write(staging)
+        except sqlite3.IntegrityError as again:
+            if len(commits) > 1:  # one of them carries a value that the tables don't take
+                return [outcome for c in commits for outcome in self._group_exact([c], error)]
+            refusal = InvalidInputError("commit", f"the database refuses it ({error_name(again)})")
+            return [Refused(commits[0].id, refusal)]
+        except sqlite3.Error as again:
+            return self._failed(commits, again)
+
+    def _write(self, staging: Staging) -> list[Outcome]:
+        """One SQL step for all that is staged. Raises sqlite3.IntegrityError; nothing is written then."""
+        if staging.staged:
+            connection = self._connection
+            assert connection is not None
+            try:
+                self._insert(connection, staging.staged)
+            except sqlite3.IntegrityError:
+                raise
+            except sqlite3.Error as error:
+                if error.sqlite_errorcode & 0xFF in _LOCKED:
+                    return staging.finish(StoreUnhealthyError("the database is locked by another program"))
+                self._poison([staged.commit for staged in staging.staged])
+                return staging.finish(error_name(error))
+            self._next_log = staging.next_log
+            logs = self._logs
+            logs.update(staging.logs)
+            if len(logs) > STORE_LOGS_CACHED_MAX:
+                for log in list(logs)[: len(logs) - STORE_LOGS_CACHED_MAX * 3 // 4]:
+                    del logs[log]
+        return staging.finish(None)
+
+    def _insert(self, connection: sqlite3.Connection, group: Sequence[StagedCommit]) -> None:
+        epoch, at = self._epoch, self._next_at
+        values: list[Any] = []
+        rows = 0
+        for staged in group:
+            commit = staged.commit
+            key = commit.unique[0] if commit.unique else None
+            last = len(staged.parts) - 1
+            for number, part in enumerate(staged.parts):
+                extra = None
+                if part.header is not None or part.rare or (number == last and staged.bindings) or (
+                    number == 0 and len(commit.unique) > 1
+                ):  # fmt: skip
+                    extra = self._extra(staged, number, at)
+                rows += _add_rows(values, part, epoch, at, commit.id, number, key, extra)
+                key = None
+                at += part.count
+        size = _padded(rows)
+        if size > self._rows_max >= rows:
+            size = self._rows_max
+        if size > self._rows_max:
+            self._insert_steps(connection, values, rows)
+        else:
+            values += _NO_ROW * (size - rows)
+            connection.execute(_statement(size), values)
+        self._next_at = at
+
+    def _insert_steps(self, connection: sqlite3.Connection, values: list[Any], rows: int) -> None:
+        """More rows than one statement takes parameters (over 300 turns in a plain build): several steps."""
+        width = len(COLUMNS)
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            for start in range(0, rows, self._rows_max):
+                chunk = values[start * width : (start + self._rows_max) * width]
+                chunk += _NO_ROW * (self._rows_max - len(chunk) // width)
+                connection.execute(_statement(self._rows_max), chunk)
+            connection.execute("COMMIT")
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+
+    def _extra(self, staged: StagedCommit, number: int, at: int) -> str:
+        """The JSON of what few parts have; see ``schema``."""
+        part = staged.parts[number]
+        extra: dict[str, Any] = {}
+        if part.header is not None:
+            extra["log"], extra["header"] = part.log, part.header
+        if part.rare:
+            extra["rare"] = [[at + r.place, r.seqs, r.operation, r.ignorable] for r in part.rare]
+        if number == 0 and len(staged.commit.unique) > 1:
+            extra["keys"] = staged.commit.unique[1:]
+        if number == len(staged.parts) - 1 and staged.bindings:
+            extra["bindings"] = staged.bindings
+        return to_json(extra)
+
+    # Failing
+
+    def _failed(self, commits: Sequence[Commit], error: sqlite3.Error) -> list[Outcome]:
+        """A look-up failed before anything was written; an earlier doubt about a commit stays."""
+        refusal = StoreUnhealthyError(f"the database can't be read ({error_name(error)})")
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF not in _LOCKED:
+            self._poison(())
+        return [Unknown(c.id, str(refusal)) if c.id in self._unknown else Refused(c.id, refusal) for c in commits]
+
+    def _poison(self, commits: Iterable[Commit]) -> None:
+        """Drop the handle: after a failed write or sync nothing that it says can be trusted."""
+        self._unknown.update(c.id for c in commits)
+        connection, self._connection = self._connection, None
+        self._logs.clear()
+        if connection is not None:
+            _close(connection)
+
+    # Looking up
+
+    def _view_cached(self, log: LogId, new: bool) -> LogState | None:
+        state = self._logs.get(log)
+        # A log believed new is left to the uniqueness of logs.id: no look-up on the common path.
+        return state if state is not None or new else self._view(log, new)
+
+    def _view(self, log: LogId, new: bool) -> LogState | None:
+        if log not in self._logs:
+            self._load([log])
+        return self._logs.get(log)
+
+    def _prefetch(self, commits: Sequence[Commit]) -> None:
+        """Look up in one step the logs of the group that aren't cached."""
+        known = self._logs
+        missing = {
+            part.log for commit in commits for part in commit.parts if part.log not in known and part.header is None
+        }
+        for commit in commits:
+            if commit.bindings:
+                missing.update(b.session for b in commit.bindings if b.session not in known)
+        if missing:
+            self._load(missing)
+
+    def _load(self, logs: Iterable[LogId]) -> None:
+        connection = self._connection
+        assert connection is not None
+        names = json.dumps([log for log in logs if is_name(log)])
+        for log, number, lane, header, head, crc in connection.execute(_LOAD, [names]):
+            start = chain_start(log, header) if crc is None else crc
+            self._logs[log] = LogState(number, head or 0, start, lane)
+
+    def _find(self, commits: Sequence[Commit]) -> tuple[set[str], set[str]]:
+        """Ids and keys of ``commits`` that are in the store."""
+        connection = self._connection
+        assert connection is not None
+        ids = json.dumps([c.id for c in commits if is_name(c.id)])
+        keys = json.dumps([key for c in commits for key in c.unique if is_name(key)])
+        found_ids = {row[0] for row in connection.execute(_FIND_IDS, [ids])}
+        return found_ids, {row[0] for row in connection.execute(_FIND_KEYS, [keys])}
+
+
+_LOAD: Final = """
+SELECT l.id, l.n, l.lane, l.header, c.first + c.count, c.crc
+FROM json_each(?) j JOIN logs l ON l.id = j.value LEFT JOIN commits c ON c.log = l.n
+  AND (c.first, c.count) = (
+    SELECT first, count FROM commits WHERE log = l.n ORDER BY first DESC, count DESC LIMIT 1)"""
+_FIND_IDS: Final = "SELECT c.id FROM json_each(?) j JOIN commits c ON c.id = j.value AND c.part = 0"
+_FIND_KEYS: Final = "SELECT k.key FROM json_each(?) j JOIN keys k ON k.key = j.value"
+
+_statements: dict[int, str] = {}
+
+
+def _statement(rows: int) -> str:
+    text = _statements.get(rows)
+    if text is None:
+        text = _statements[rows] = insert_sql(rows)
+    return text
+
+
+def _padded(rows: int) -> int:
+    """The size of the statement for so many rows: the next of four an octave, so that few are prepared."""
+    if rows <= _ROWS_EXACT:
+        return rows
+    step: int = 1 << ((rows - 1).bit_length() - 3)
+    return -(-rows // step) * step
+
+
+def _add_rows(
+    values: list[Any],
+    part: StagedPart,
+    epoch: int,
+    at: int,
+    commit: str,
+    number: int,
+    key: str | None,
+    extra: str | None,
+) -> int:
+    """Append the rows of one part to ``values``; how many."""
+    hot = part.hot
+    counts: tuple[Any, ...] = _NO_HOT if hot is None else (
+        hot.open_turn, hot.waiting, hot.owed, hot.phase, hot.since,
+        hot.accepted, hot.answered, hot.merged, hot.dropped,
+    )  # fmt: skip
+    columns = part.columns
+    size = len(columns)
+    if size <= _WIDTH:
+        values += (epoch, part.number, part.first, at, part.count, part.crc, commit, number, key, extra)
+        values += counts
+        values += columns
+        values += _PADDING[_WIDTH - size]
+        return 1
+    values += (epoch, part.number, part.first, at, part.count, part.crc, commit, number, key, None)
+    values += counts
+    values += columns[:_WIDTH]
+    rows = 1
+    for start in range(_WIDTH, size, _WIDTH):
+        chunk = columns[start : start + _WIDTH]
+        skipped = start // 3
+        # Extras come last: they change event rows of the whole part.
+        late = extra if start + _WIDTH >= size else None
+        values += (epoch, part.number, part.first + skipped, at + skipped, None, None, None, None, None, late)
+        values += _NO_HOT
+        values += chunk
+        values += _PADDING[_WIDTH - len(chunk)]
+        rows += 1
+    return rows
+
+
+def _configure(connection: sqlite3.Connection, path: str) -> None:
+    """Settings of a writing connection; raises where one didn't take."""
+    (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+    if mode != "wal":
+        raise HomeError(path, f"the file system gives no write-ahead log ({mode})")
+    connection.execute("PRAGMA synchronous = FULL")
+    (level,) = connection.execute("PRAGMA synchronous").fetchone()
+    if level != 2:
+        raise HomeError(path, "synchronous=FULL didn't take")
+    for setting in (
+        "temp_store = MEMORY",  # spilled text must not leave the home
+        "fullfsync = 1",  # macOS: fsync alone stops at the drive's cache
+        "checkpoint_fullfsync = 1",
+        "cell_size_check = 1",
+        "cache_size = -16000",
+        "journal_size_limit = 67108864",
+    ):
+        connection.execute(f"PRAGMA {setting}")
+
+
+def _close(connection: sqlite3.Connection) -> None:
+    try:
+        connection.close()
+    except sqlite3.Error:
+        pass  # nothing more can be done, and the file says what is durable

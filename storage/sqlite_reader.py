@@ -1,0 +1,221 @@
+"""Reading the SQLite store: by the gateway beside its writer, or by tools while another process owns it."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+from seriatim.commits import Hot
+from seriatim.errors import CorruptionError, StoreUnhealthyError
+from seriatim.events import Event, LogId
+
+from .contract import Balance
+from .encoding import Rare, chain, chain_start, decode_event, sum_text
+from .files import connect_readonly, inspect_file, open_error
+from .schema import FORMAT, HOT
+from .staging import is_name
+
+
+class SqliteReader:
+    """A read-only connection to the database at ``path``; it never takes over, repairs or checkpoints.
+
+    Each call reads one consistent state and ends its transaction (a long one would let the WAL grow).
+    Raises at open: HomeError, FormatUnsupportedError, CorruptionError, StoreUnhealthyError. Used by one
+    thread at a time, which may be another than the constructor's.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, busy_ms: int = 2000) -> None:
+        self.path = os.fspath(path)
+        version = inspect_file(self.path, write=False, busy_ms=busy_ms)
+        if version != FORMAT:
+            raise StoreUnhealthyError(f"{self.path}: has format {version}; its owner must open it first")
+        self._connection: sqlite3.Connection | None = connect_readonly(self.path, busy_ms)
+
+    def read(self, log: LogId, from_seq: int = 0, limit: int | None = None) -> list[Event]:
+        """See ``StoreReader.read``. Checks each part that it touches, and the chain from the one before."""
+        if limit is not None and limit <= 0:
+            return []
+        with self._reading() as connection:
+            row = connection.execute("SELECT n, header FROM logs WHERE id = ?", [_name(log)]).fetchone()
+            if row is None:
+                return []
+            number, header = row
+            parts = connection.execute(_BEFORE, [number, from_seq]).fetchall() if from_seq > 0 else []
+            first = parts[0][0] if parts else 0
+            crc = parts[1][2] if len(parts) > 1 else chain_start(log, header)
+            if len(parts) > 1 and parts[1][0] + parts[1][1] != first:
+                raise CorruptionError(f"{log} at {first}", "a part is missing")
+            cursor = connection.execute(_PARTS, [number, first, 0 if not parts else 1])
+            return _read_parts(cursor, log, number, first, crc, max(from_seq, 0), limit)
+
+    def header(self, log: LogId) -> dict[str, Any] | None:
+        """See ``StoreReader.header``."""
+        row = self._one("SELECT header FROM logs WHERE id = ?", [_name(log)])
+        if row is None:
+            return None
+        try:
+            header: dict[str, Any] = json.loads(row[0])
+        except ValueError:
+            raise CorruptionError(log, "its header is not JSON") from None
+        return header
+
+    def binding(self, session: LogId) -> LogId | None:
+        """See ``StoreReader.binding``."""
+        row = self._one("SELECT lane FROM logs WHERE id = ?", [_name(session)])
+        return None if row is None or row[0] is None else LogId(row[0])
+
+    def logs(self, prefix: str, after: str = "", limit: int = 1000) -> list[LogId]:
+        """See ``StoreReader.logs``; ordered by code point."""
+        if limit <= 0 or not (prefix == "" or is_name(prefix)):
+            return []
+        with self._reading() as connection:
+            start = max(prefix, after)
+            rows = connection.execute(
+                "SELECT id FROM logs WHERE id >= ? AND id > ? AND substr(id, 1, ?) = ? ORDER BY id LIMIT ?",
+                [start, after, len(prefix), prefix, limit],
+            )
+            return [LogId(row[0]) for row in rows]
+
+    def open_work(self) -> list[tuple[LogId, Hot]]:
+        """See ``StoreReader.open_work``; answered from the partial index."""
+        with self._reading() as connection:
+            return [(LogId(row[0]), Hot(*row[1:])) for row in connection.execute(_OPEN_WORK)]
+
+    def counters(self) -> Balance:
+        """See ``StoreReader.counters``."""
+        row = self._one(_COUNTERS, [])
+        assert row is not None
+        return Balance(*row)
+
+    def has_keys(self, keys: Iterable[str]) -> set[str]:
+        """See ``StoreReader.has_keys``."""
+        names = json.dumps([key for key in keys if is_name(key)])
+        with self._reading() as connection:
+            rows = connection.execute("SELECT k.key FROM json_each(?) j JOIN keys k ON k.key = j.value", [names])
+            return {row[0] for row in rows}
+
+    def close(self) -> None:
+        """See ``StoreReader.close``."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def _one(self, sql: str, values: list[Any]) -> tuple[Any, ...] | None:
+        with self._reading() as connection:
+            row: tuple[Any, ...] | None = connection.execute(sql, values).fetchone()
+            return row
+
+    @contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection]:
+        connection = self._connection
+        if connection is None:
+            raise StoreUnhealthyError("the reader is closed")
+        try:
+            connection.execute("BEGIN")
+            try:
+                yield connection
+            finally:
+                connection.execute("ROLLBACK")
+        except sqlite3.Error as error:
+            raise open_error(self.path, error) from None
+
+
+_BEFORE: Final = """
+SELECT first, count, crc FROM commits WHERE log = ? AND first <= ?
+ORDER BY first DESC, count DESC LIMIT 2"""
+_PARTS: Final = """
+SELECT c.first, c.count, c.crc, c.id, e.log, e.seq, e.type, e.time, e.data,
+  e.source_event_seqs, e.surface_op, e.ignorable
+FROM commits c LEFT JOIN events e ON e.at BETWEEN c.at AND c.at + c.count - 1
+WHERE c.log = ? AND (c.first, c.count) >= (?, ?) ORDER BY c.first, c.count, e.at"""
+_OPEN_WORK: Final = f"""
+SELECT l.id, {", ".join("h." + name for name in HOT)}
+FROM lanes h INDEXED BY lanes_open JOIN logs l ON l.n = h.log
+WHERE h.open_turn + h.waiting + h.owed > 0"""
+_COUNTERS: Final = f"""
+SELECT {", ".join(f"coalesce(sum({n}), 0)" for n in ("accepted", "answered", "merged", "dropped", "waiting"))}
+FROM lanes"""
+
+
+def _name(log: LogId) -> str | None:
+    # What can't be a name can't be in the store; SQLite would fail on a lone surrogate.
+    return log if is_name(log) else None
+
+
+class _Reading:
+    """Collects the rows of one part after another, and checks each part when it is complete."""
+
+    def __init__(self, log: LogId, number: int, head: int, crc: int, from_seq: int) -> None:
+        self.log, self.number, self.head, self.crc, self.from_seq = log, number, head, crc, from_seq
+        self.found: list[tuple[int, str, int, str, Rare | None]] = []
+        self.kinds: list[str] = []
+        self.times: list[int] = []
+        self.texts: list[str] = []
+        self.rare: list[Rare] = []
+
+    def add(self, row: tuple[Any, ...]) -> None:
+        """Take the next event row; its place must be the next in the log."""
+        log, seq, kind, time, data, seqs, operation, ignorable = row
+        place = self.head + len(self.kinds)
+        if log != self.number or seq != place:
+            raise CorruptionError(f"{self.log} at {place}", "an event is missing or belongs elsewhere")
+        rare = None
+        if seqs is not None or operation is not None or ignorable is not None:
+            rare = Rare(len(self.kinds), seqs, operation, ignorable)
+            self.rare.append(rare)
+        self.kinds.append(kind)
+        self.times.append(time)
+        self.texts.append(data)
+        if seq >= self.from_seq:
+            self.found.append((seq, kind, time, data, rare))
+
+    def end(self, first: int, count: int, crc: int, commit: str) -> None:
+        """Check the part that is complete now."""
+        if first != self.head or len(self.kinds) != count:
+            raise CorruptionError(f"{self.log} at {self.head}", "a part is missing or incomplete")
+        text = sum_text(self.number, first, self.kinds, self.times, self.texts, self.rare)
+        self.crc = chain(self.crc, commit, text)
+        if self.crc != crc:
+            raise CorruptionError(f"{self.log} at {first}", "the checksum along the log is broken")
+        self.head = first + count
+        self.kinds, self.times, self.texts, self.rare = [], [], [], []
+
+    def events(self, limit: int | None) -> list[Event]:
+        """What was found, decoded in one pass."""
+        found = self.found if limit is None else self.found[:limit]
+        try:
+            datas = json.loads(f"[{','.join(row[3] for row in found)}]")
+        except ValueError:
+            raise CorruptionError(self.log, "an event's data is not JSON") from None
+        return [
+            decode_event(kind, seq, time, data, rare)
+            for (seq, kind, time, _, rare), data in zip(found, datas, strict=True)
+        ]
+
+
+def _read_parts(
+    cursor: sqlite3.Cursor,
+    log: LogId,
+    number: int,
+    first: int,
+    crc: int,
+    from_seq: int,
+    limit: int | None,
+) -> list[Event]:
+    reading = _Reading(log, number, first, crc, from_seq)
+    part: tuple[int, int, int, str] | None = None
+    for row in cursor:
+        if part is not None and row[:2] != part[:2]:
+            reading.end(*part)
+            if limit is not None and len(reading.found) >= limit:
+                return reading.events(limit)
+        part = row[:4]
+        if row[4] is not None:
+            reading.add(row[4:])
+    if part is not None:
+        reading.end(*part)
+    return reading.events(limit)
