@@ -36,7 +36,6 @@ from seriatim.limits import (
 )
 from seriatim.mail import (
     LAZY,
-    AttemptWanted,
     DrainTimedOut,
     Inbound,
     Mail,
@@ -50,7 +49,7 @@ from seriatim.turn import StepOffered, ToolFinished, TurnEnded
 
 LAZY_WINDOW_MS = 200
 _REPEATABLE = frozenset({Inbound, PartSettled, PartAbandoned})
-_ONCE = frozenset({AttemptWanted, PartFailed, StepOffered, ToolFinished, TurnEnded, DrainTimedOut, TurnBroken})
+_ONCE = frozenset({PartFailed, StepOffered, ToolFinished, TurnEnded, DrainTimedOut, TurnBroken})
 
 
 @define

@@ -66,7 +66,7 @@ class Agents:
     def proceed(self, lane: str, effect: Proceed) -> None:
         """A result is durable: go on."""
         run = self.runs.get((lane, effect.generation))
-        if run is not None and run.waits == "proceed " + effect.calls[0]:
+        if run is not None and run.waits == "proceed " + effect.call_id:
             run.waits = ""
             self._soon(run)
 

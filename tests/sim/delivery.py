@@ -8,7 +8,7 @@ from random import Random
 
 from attrs import Factory, define
 
-from seriatim.effects import Deliver, DropDelivery, SendPart
+from seriatim.effects import Deliver, DropDelivery, Owes, SendPart
 from seriatim.mail import AttemptWanted, Mail, PartAbandoned, PartFailed, PartSettled
 from seriatim.outbox import Channel, marked
 
@@ -84,6 +84,12 @@ class Delivery:
         else:
             job.asked = False
         self._advance(lane)
+
+    def owes(self, lane: str, effect: Owes) -> None:
+        """A new incarnation of the lane says what it owes."""
+        for job in list(self.chats.get(lane, ())):
+            if job.effect.delivery not in effect.deliveries:
+                self.drop(DropDelivery(job.effect.target, job.effect.delivery))
 
     def drop(self, effect: DropDelivery) -> None:
         """Some of it is not to be sent."""

@@ -22,6 +22,7 @@ from seriatim.effects import (
     Effect,
     Finished,
     Nack,
+    Owes,
     Permit,
     Proceed,
     ReleaseCalls,
@@ -423,6 +424,8 @@ class World:
                 self.agents.release(key, effect)
             case Proceed():
                 self.agents.proceed(key, effect)
+            case Owes():
+                self.delivery.owes(key, effect)
             case Deliver():
                 self.delivery.take_up(key, effect)
             case SendPart():
