@@ -32,6 +32,7 @@ from seriatim.effects import (
     DropDelivery,
     Finished,
     Nack,
+    Owes,
     Permit,
     Proceed,
     ReleaseCalls,
@@ -149,6 +150,7 @@ class SessionActor(PooledActor):
             CancelTurn: self._cancel_turn,
             ReleaseCalls: self._release_calls,
             Proceed: self._proceed,
+            Owes: self._owes,
             Deliver: self._deliver,
             SendPart: self._send_part,
             DropDelivery: self._drop_delivery,
@@ -295,6 +297,9 @@ class SessionActor(PooledActor):
     def _deliver(self, permit: Permit | None, effect: Deliver) -> None:
         assert permit is not None
         self._ports.deliveries.take_up(self.key, effect)
+
+    def _owes(self, permit: Permit | None, effect: Owes) -> None:
+        self._ports.deliveries.owes(self.key, effect)
 
     def _send_part(self, permit: Permit | None, effect: SendPart) -> None:
         assert permit is not None
