@@ -7,6 +7,7 @@ from pathlib import Path
 from seriatim.storage.contract import Store
 from seriatim.storage.memory import MemoryDisk, MemoryStore
 from seriatim.storage.sqlite import SqliteStore
+from seriatim.storage.sqlite_reader import SqliteReader
 from seriatim.testing.snapshot import snapshot_files
 
 
@@ -24,6 +25,20 @@ class MemoryWorld:
         """The disk stays as it is."""
 
 
+class TidyStore(SqliteStore):
+    """Remembers its readers, so that a test needn't close each."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.readers: list[SqliteReader] = []
+
+    def reader(self) -> SqliteReader:
+        """As ever."""
+        made = super().reader()
+        self.readers.append(made)
+        return made
+
+
 class SqliteWorld:
     """Files in a folder; a crash goes on with a copy of them as they lie there, nothing closed."""
 
@@ -31,12 +46,12 @@ class SqliteWorld:
         self.folder = folder
         self.path = folder / "0" / "state.db"
         self.path.parent.mkdir()
-        self.stores: list[SqliteStore] = []
+        self.stores: list[TidyStore] = []
         self.crashes = 0
 
-    def open(self) -> Store:
+    def open(self) -> TidyStore:
         """A new owner."""
-        store = SqliteStore(self.path)
+        store = TidyStore(self.path)
         self.stores.append(store)
         return store
 
@@ -49,3 +64,5 @@ class SqliteWorld:
         """Release what tests left open."""
         for store in self.stores:
             store.close()
+            for reader in store.readers:
+                reader.close()
