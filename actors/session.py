@@ -289,7 +289,8 @@ class SessionActor(PooledActor):
         self._ports.runner.release(self.key, effect.generation, effect.calls)
 
     def _proceed(self, permit: Permit | None, effect: Proceed) -> None:
-        self._ports.runner.proceed(self.key, effect.generation, effect.calls)
+        for call_id in effect.calls:
+            self._ports.runner.proceed(self.key, effect.generation, call_id)
 
     def _deliver(self, permit: Permit | None, effect: Deliver) -> None:
         assert permit is not None
