@@ -77,11 +77,13 @@ def _lives(ground: Ground, trace: Trace, path: Path, plan: tuple[Fate, ...], see
         fate = plan[number] if number < len(plan) else Fate()
         life = Life(ground, path, fate, seed + number, start_ms)
         try:
-            life.run()
             trace.labels.append(life.points.labels)
-            trace.envelopes.append(life.points.envelopes)
             trace.frames.append(life.frames)
-            trace.steps += life.steps
+            try:
+                life.run()
+            finally:
+                trace.envelopes.append(life.points.envelopes)
+                trace.steps += life.steps
             for error in life.errors:
                 ground.complain(f"unexpected: {error}")
             if not life.points.dead:
