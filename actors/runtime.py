@@ -166,7 +166,7 @@ class Runtime:
             self.clock,
             self._rng,
             self.settings.age_ms_max,
-            self.deliveries.counted,
+            self.deliveries.ended,
             dispatcher=self.dispatchers.lanes,
             name=f"delivery:{platform}:{account}",
         )
@@ -188,10 +188,10 @@ class Runtime:
         if self.switches.draining:
             self.receipts.refuse(inbox_id, "stopping")
             return receipt
-        if not (source.chat_id or source.user_id or source.user_id_alt) and source.chat_type == "dm":
-            if not self.settings.dm_without_ids:
-                self.receipts.refuse(inbox_id, "dm_without_ids")
-                return receipt
+        nameless = source.chat_type == "dm" and not (source.chat_id or source.user_id or source.user_id_alt)
+        if nameless and not self.settings.dm_without_ids:
+            self.receipts.refuse(inbox_id, "dm_without_ids")
+            return receipt
         command, args = "", ""
         if not event.internal:
             found = parse_command(event.text, prefix)

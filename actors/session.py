@@ -12,11 +12,12 @@ from typing import Any
 
 from attrs import frozen
 
+from seriatim.actors.clockwork import signal_later
 from seriatim.actors.delivery import Deliveries
 from seriatim.actors.persistence import CommitPort
 from seriatim.actors.pooled import PooledActor
 from seriatim.actors.receipts import Receipts
-from seriatim.actors.refs import Ref
+from seriatim.actors.refs import Ref, ref_of
 from seriatim.actors.slots import TurnSlots
 from seriatim.actors.transcript import Transcript
 from seriatim.actors.turns import TurnRunner
@@ -76,13 +77,14 @@ class Stay:
 class Ending:
     """The incarnation can't go on: its successor has to fold the logs again.
 
-    ``live_generation``: the turn that goes on running, 0 when none does. ``why``: for the log.
+    ``live_generation``: the turn that goes on running, 0 when none does. ``lost``: not even the successor may
+    write, because another process has taken over.
     """
 
     key: str
     incarnation: int
     live_generation: int
-    why: str
+    lost: bool
 
 
 @frozen
@@ -199,19 +201,19 @@ class SessionActor(PooledActor):
             self._granted = 0
         if out.commit is not None:
             self._offered = out.commit
-            self._ports.writer.offer(out.commit, self.actor_ref)  # type: ignore[arg-type]
+            self._ports.writer.offer(out.commit, ref_of(self))
         if out.wake_at is not None:
             self._arm(out.wake_at)
         if out.stale or out.lost:
-            self._end("the logs are elsewhere" if out.stale else "a newer owner has taken over", keep=out.stale)
+            self._end(lost=out.lost)
         elif out.failed is not None:
             raise out.failed
 
-    def _end(self, why: str, *, keep: bool) -> None:
+    def _end(self, *, lost: bool) -> None:
         running = self._gate.durable.running
-        live = running.generation if keep and running is not None else 0
+        live = running.generation if running is not None else 0
         self._over = True
-        self._ports.supervisor.signal(Ending(self.key, self._gate.incarnation, live, why))
+        self._ports.supervisor.signal(Ending(self.key, self._gate.incarnation, live, lost))
 
     def _passivate(self, message: Passivate) -> None:
         gate = self._gate
@@ -240,8 +242,7 @@ class SessionActor(PooledActor):
                 return
             self._timer.cancel()
         self._timer_at = at
-        ref: Ref[Any] = self.actor_ref  # type: ignore[assignment]
-        self._timer = self._ports.clock.call_later(max(0, at - self._now.time), lambda: ref.signal(_TICK) and None)
+        self._timer = signal_later(self._ports.clock, max(0, at - self._now.time), ref_of(self), _TICK)
 
     def _take_slot(self) -> bool:
         if self._granted:
@@ -250,7 +251,7 @@ class SessionActor(PooledActor):
         return self._ports.slots.try_take(self.key)
 
     def _want_slot(self, permit: Permit | None, effect: WantSlot) -> None:
-        self._ports.slots.want(self.key, self.actor_ref)  # type: ignore[arg-type]
+        self._ports.slots.want(self.key, ref_of(self))
 
     def _return_slot(self, permit: Permit | None, effect: ReturnSlot) -> None:
         self._ports.slots.give_back(self.key)
@@ -289,8 +290,7 @@ class SessionActor(PooledActor):
         self._ports.runner.release(self.key, effect.generation, effect.calls)
 
     def _proceed(self, permit: Permit | None, effect: Proceed) -> None:
-        for call_id in effect.calls:
-            self._ports.runner.proceed(self.key, effect.generation, call_id)
+        self._ports.runner.proceed(self.key, effect.generation, (effect.call_id,))
 
     def _deliver(self, permit: Permit | None, effect: Deliver) -> None:
         assert permit is not None

@@ -94,10 +94,10 @@ class ReleaseCalls:
 
 @value
 class Proceed:
-    """The calls' results are durable: the agent may go on."""
+    """The call's result is durable: the agent may go on."""
 
     generation: int
-    calls: tuple[str, ...]
+    call_id: str
 
 
 @value

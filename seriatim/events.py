@@ -68,45 +68,53 @@ def mend_text(text: str) -> tuple[str, bool]:
 
 
 def is_plain(data: Any, depth: int = 0) -> bool:
-    """Whether ``data`` is made of JSON's own types and numbers only, nested no deeper than DEPTH_MAX.
+    """Whether ``data``, a dict or a list, holds JSON's own types and numbers only, nested within DEPTH_MAX.
 
-    With text that encodes to UTF-8 (the encoder finds out for nothing) this is ``check_lossless`` without
-    the explanation: the write path calls it for each event, so it builds no paths and no stack.
+    With text that encodes to UTF-8 (whoever encodes finds out for nothing) this is ``check_lossless``
+    without the explanation. The write path calls it for every event: no paths, no stack, the common cases
+    first and inline.
     """
+    if depth >= DEPTH_MAX:
+        return False
     if type(data) is dict:
-        if depth >= DEPTH_MAX:
-            return False
-        for key in data:
+        for key, item in data.items():
             if type(key) is not str:
                 return False
-        items: Any = data.values()
-    elif type(data) is list:
-        if depth >= DEPTH_MAX:
-            return False
-        items = data
-    else:
-        return _is_plain_scalar(data)
-    for item in items:
+            kind = type(item)
+            if kind is str:
+                continue
+            if kind is int:
+                if -SAFE_INTEGER_MAX <= item <= SAFE_INTEGER_MAX:
+                    continue
+                return False
+            if kind is dict or kind is list:
+                if is_plain(item, depth + 1):
+                    continue
+                return False
+            if not _is_rarer(kind, item):
+                return False
+        return True
+    if type(data) is not list:
+        return False
+    for item in data:
         kind = type(item)
-        if kind is str or item is None:
+        if kind is str:
             continue
         if kind is dict or kind is list:
-            if item and not is_plain(item, depth + 1):
+            if not is_plain(item, depth + 1):
                 return False
-            if not item and depth + 1 >= DEPTH_MAX:
+        elif kind is int:
+            if not -SAFE_INTEGER_MAX <= item <= SAFE_INTEGER_MAX:
                 return False
-        elif not _is_plain_scalar(item):
+        elif not _is_rarer(kind, item):
             return False
     return True
 
 
-def _is_plain_scalar(item: Any) -> bool:
-    kind = type(item)
-    if kind is int:
-        return bool(-SAFE_INTEGER_MAX <= item <= SAFE_INTEGER_MAX)
+def _is_rarer(kind: type, item: Any) -> bool:
     if kind is float:
         return math.isfinite(item) and (bool(item) or math.copysign(1.0, item) > 0)
-    return kind is bool or kind is str or item is None
+    return kind is bool or item is None
 
 
 def check_lossless(event_type: str, data: Any) -> None:

@@ -160,16 +160,19 @@ class Gateway:
         def told(result: Opened | BaseException) -> None:
             loop.call_soon_threadsafe(_resolve, ready, result)
 
-        self._runtime.open(open_store, told, partial(loop.call_soon_threadsafe, _resolve, self._closed, None))
+        closed = self._closed
+
+        def told_closed() -> None:
+            loop.call_soon_threadsafe(_resolve, closed, None)
+
+        self._runtime.open(open_store, told, told_closed)
         return await ready
 
     def _flush(self) -> None:
         if self._runtime is not None:
             self._runtime.flush()
 
-    async def stop(
-        self, *, drain_s: float | None = None, reason: Literal["shutdown", "restart"] = "shutdown"
-    ) -> bool:
+    async def stop(self, *, drain_s: float | None = None, reason: Literal["shutdown", "restart"] = "shutdown") -> bool:
         """Accept nothing more, let running turns end, send what is owed, stop.
 
         Turns get ``drain_s`` seconds (default: the configuration's); those that run on are interrupted and run
@@ -306,9 +309,10 @@ class Gateway:
             began = self._loop.time()
             try:
                 await adapter.run(inbox)
-                return
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001  (an adapter's bug must not end the gateway)
                 self._on_error(f"adapter {adapter.account}", error)
+            else:
+                return
             failures = 1 if self._loop.time() - began > ADAPTER_RETRY_S[-1] else failures + 1
             await asyncio.sleep(ADAPTER_RETRY_S[min(failures, len(ADAPTER_RETRY_S)) - 1])
 
@@ -365,7 +369,7 @@ class _Inbox:
 
     async def accept(self, event: MessageEvent) -> Receipt:
         """See adapters.base.Inbox."""
-        return await self._gateway._accept(event, self._prefix)
+        return await self._gateway._accept(event, self._prefix)  # noqa: SLF001  (two halves of one door)
 
 
 class _AdapterSender:
@@ -393,7 +397,7 @@ class _AdapterSender:
             error = refused
         except TimeoutError:
             error = SendError(f"no answer within {SEND_S_MAX:.0f} s", ambiguous=True)
-        except Exception as failed:
+        except Exception as failed:  # noqa: BLE001
             # What an adapter's bug left behind nobody knows: the part may have arrived.
             self._on_error(f"send {self._adapter.account}", failed)
             error = SendError(type(failed).__name__, ambiguous=True)

@@ -18,6 +18,8 @@ from seriatim.events import SAFE_INTEGER_MAX, Event, check_lossless, is_plain
 _TYPE_CHARS_MAX: Final = 200
 _TYPES_KNOWN_MAX: Final = 4096
 _types_known: set[str] = set()
+_INT: Final = {int}
+LINE: Final = "\n"
 
 
 def _make_encoder() -> Callable[[Any], str]:
@@ -64,50 +66,62 @@ def encode_events(log: int, first: int, events: Sequence[Event]) -> tuple[list[A
     """The columns of a part, flat (type, time, data, type, ...), the bytes to sum, and the rare fields.
 
     ``log``: the log's number, ``first``: the sequence number of the first event. Raises InvalidInputError
-    for a malformed envelope and LosslessJsonError for data that JSON would change.
+    for a malformed envelope and LosslessJsonError for data that JSON would change. Works column by column:
+    a dozen C loops instead of one Python loop over the events.
     """
-    columns: list[Any] = []
-    pieces = [f"{log} {first}"]
-    rare: list[Rare] = []
-    seq = first
+    count = len(events)
+    if not count:
+        return [], sum_text(log, first, (), (), (), ()), []
+    kinds = [event.type for event in events]
+    times = [event.time for event in events]
+    if (
+        not _types_known.issuperset(kinds)
+        or [event.seq for event in events] != list(range(first, first + count))
+        or set(map(type, times)) != _INT
+        or min(times) < -SAFE_INTEGER_MAX
+        or max(times) > SAFE_INTEGER_MAX
+    ):
+        for place, event in enumerate(events):
+            _check_envelope(event, first + place)
+    texts: list[str] = []
     for event in events:
-        kind, time, data = event.type, event.time, event.data
-        if event.seq != seq or type(time) is not int or kind not in _types_known:
-            _check_envelope(event, seq)
+        data = event.data
         if type(data) is not dict or not is_plain(data):
             _explain(event)
-        text = to_json(data)
-        columns += (kind, time, text)
-        pieces.append(f"{kind}\n{time}\n{text}")
-        if (
-            event.source_event_seqs is not None
-            or event.surface_op is not None
-            or event.ignorable is not False
-        ):
-            fields = _encode_rare(seq - first, event)
-            rare.append(fields)
-            pieces.append(rare_text(fields))
-        seq += 1
+        texts.append(to_json(data))
+    rare = [
+        _encode_rare(place, event)
+        for place, event in enumerate(events)
+        if event.ignorable is not False or event.surface_op is not None or event.source_event_seqs is not None
+    ]
     try:
-        return columns, "\n".join(pieces).encode(), rare
+        text = sum_text(log, first, kinds, times, texts, rare)
     except UnicodeEncodeError:
         for event in events:
             check_lossless(event.type, event.data)
             check_lossless(event.type, event.surface_op)
         raise  # pragma: no cover - one of the two checks has raised
+    columns: list[Any] = [None] * (3 * count)
+    columns[0::3] = kinds
+    columns[1::3] = times
+    columns[2::3] = texts
+    return columns, text, rare
 
 
-def sum_text(log: int, first: int, rows: Sequence[tuple[str, int, str]], rare: Sequence[Rare]) -> bytes:
-    """The bytes that ``encode_events`` summed, rebuilt from the columns."""
-    pieces = [f"{kind}\n{time}\n{data}" for kind, time, data in rows]
-    for fields in rare:
-        pieces[fields.place] += "\n" + rare_text(fields)
-    return "\n".join([f"{log} {first}", *pieces]).encode()
+def sum_text(
+    log: int,
+    first: int,
+    kinds: Sequence[str],
+    times: Sequence[int],
+    texts: Sequence[str],
+    rare: Sequence[Rare],
+) -> bytes:
+    """The bytes that a part's checksum runs over, from its columns.
 
-
-def rare_text(fields: Rare) -> str:
-    """What the checksum sees of the rare fields; JSON objects begin the other lines, never ``+``."""
-    return f"+{fields.seqs or ''}\n+{fields.operation or ''}\n+{fields.ignorable or 0}"
+    Lines: place, times, rare fields, types (none holds a line end), then the data, each one line of JSON.
+    """
+    odd = [tuple(fields) for fields in rare] if rare else ""
+    return f"{log} {first}\n{list(times)}\n{odd}\n{','.join(kinds)}\n{LINE.join(texts)}".encode()
 
 
 def decode_event(kind: str, seq: int, time: int, data: dict[str, Any], rare: Rare | None) -> Event:

@@ -122,6 +122,21 @@ def _inspect_tables(path: str, busy_ms: int) -> int:
     return version
 
 
+def last_place(path: str, *, busy_ms: int) -> str | None:
+    """Store, epoch and last event of a database in one line; None where it can't be read. Touches nothing."""
+    try:
+        connection = connect_readonly(path, busy_ms)
+        try:
+            row = connection.execute(
+                "SELECT store_id, epoch, (SELECT coalesce(max(at), 0) FROM events) FROM meta"
+            ).fetchone()
+        finally:
+            connection.close()
+    except sqlite3.Error:
+        return None
+    return None if row is None else f"store {row[0]} epoch {row[1]} event {row[2]}"
+
+
 def open_error(path: str, error: sqlite3.Error) -> CorruptionError | ReadOnlyError | StoreUnhealthyError:
     """Our error for one of SQLite's at open."""
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF

@@ -21,7 +21,7 @@ import psutil
 
 from seriatim.errors import HomeBusyError, HomeError
 
-from .files import inspect_file
+from .files import inspect_file, last_place
 
 DATABASE: Final = "state.db"
 LOCK: Final = "lock"
@@ -49,7 +49,7 @@ class Home:
         Raises HomeError (no folder, may not be written), HomeBusyError (names the owner),
         FormatUnsupportedError and CorruptionError (its database); nothing was written then.
         """
-        path = Path(os.path.abspath(folder))
+        path = Path(folder).absolute()
         _check_folder(path)
         if (path / DATABASE).exists():
             inspect_file(str(path / DATABASE), write=True, busy_ms=_BUSY_MS)
@@ -60,23 +60,25 @@ class Home:
             raise HomeError(str(path), f"can't be written ({error.strerror}); choose another home") from error
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
+        except BlockingIOError as error:
             owner = _read_owner(descriptor)
             os.close(descriptor)
             raise HomeBusyError(str(path), owner) from error
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, _describe_self(), 0)
-        was_clean = (path / CLEAN).exists()
-        if was_clean:
-            # It speaks of the stop before; a crash of ours must not find it.
-            (path / CLEAN).unlink()
-            _sync_folder(path)
-        return cls(path, descriptor, was_clean)
+        except OSError as error:
+            os.close(descriptor)
+            raise HomeError(str(path), f"its file system gives no locks ({error.strerror})") from error
+        try:
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, _describe_self(), 0)
+            return cls(path, descriptor, _take_marker(path))
+        except OSError as error:
+            os.close(descriptor)
+            raise HomeError(str(path), f"can't be written ({error.strerror}); free some space") from error
 
     @staticmethod
     def database_of(folder: str | os.PathLike[str]) -> str:
         """The database of a home that is only to be read. Raises HomeError when there is none."""
-        path = Path(os.path.abspath(folder))
+        path = Path(folder).absolute()
         if not (path / DATABASE).is_file():
             raise HomeError(str(path), "holds no state yet; is it the right home?")
         return str(path / DATABASE)
@@ -87,16 +89,16 @@ class Home:
         return str(self.folder / DATABASE)
 
     def close(self, *, clean: bool) -> None:
-        """Give the home up; ``clean``: no turn was left open. Idempotent. Written last, after the store is closed."""
+        """Give the home up; ``clean``: no turn was left open. Idempotent. Call it last, after the store is closed.
+
+        The marker names the place where the database ended; beside any other database it says nothing.
+        """
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is None:
             return
         if clean:
             with contextlib.suppress(OSError):  # without it the next start only looks a little longer
-                marker = os.open(self.folder / CLEAN, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-                os.fsync(marker)
-                os.close(marker)
-                _sync_folder(self.folder)
+                _write_marker(self.folder)
         os.close(descriptor)
 
     def abandon(self) -> None:
@@ -118,6 +120,32 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 
+def _take_marker(path: Path) -> bool:
+    """Whether the stop before was clean. The marker is deleted: a crash of ours must not find it."""
+    marker = path / CLEAN
+    try:
+        text = marker.read_bytes()[:_OWNER_BYTES_MAX]
+    except FileNotFoundError:
+        return False
+    marker.unlink()
+    _sync_folder(path)
+    place = last_place(str(path / DATABASE), busy_ms=_BUSY_MS)
+    return place is not None and text.decode(errors="replace") == place
+
+
+def _write_marker(path: Path) -> None:
+    place = last_place(str(path / DATABASE), busy_ms=_BUSY_MS)
+    if place is None:
+        return
+    marker = os.open(path / CLEAN, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        os.write(marker, place.encode())
+        os.fsync(marker)
+    finally:
+        os.close(marker)
+    _sync_folder(path)
+
+
 def _check_folder(path: Path) -> None:
     nearest = path
     while not nearest.exists() and nearest != nearest.parent:
@@ -134,7 +162,7 @@ def _describe_self() -> bytes:
         "pid": process.pid,
         "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(process.create_time())),
         "host": socket.gethostname(),
-        "command": os.path.basename(sys.argv[0]) or "python",
+        "command": Path(sys.argv[0]).name or "python",
     }
     return json.dumps(about).encode()
 

@@ -126,12 +126,12 @@ class MemoryReader:
         events: list[Event] = []
         crc = chain_start(log, found.header)
         for commit, part in parts:
-            columns = iter(part.columns)
-            rows = list(zip(columns, columns, columns, strict=True))
-            crc = chain(crc, commit, sum_text(part.number, part.first, rows, part.rare))
+            kinds, times, texts = part.columns[0::3], part.columns[1::3], part.columns[2::3]
+            crc = chain(crc, commit, sum_text(part.number, part.first, kinds, times, texts, part.rare))
             if crc != part.crc:
                 raise CorruptionError(f"{log} at {part.first}", "the checksum along the log is broken")
             if part.first + part.count > from_seq and (limit is None or len(events) < limit):
+                rows = list(zip(kinds, times, texts, strict=True))
                 events += _decode(part, rows, from_seq)
         if crc != final:
             raise CorruptionError(log, "the log ends before its last commit")

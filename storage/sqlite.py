@@ -97,8 +97,7 @@ class SqliteStore:
                 outcomes += answered
             else:
                 outcomes += [
-                    Unknown(c.id, "still failing") if c.id in self._unknown else Refused(c.id, refusal)
-                    for c in group
+                    Unknown(c.id, "still failing") if c.id in self._unknown else Refused(c.id, refusal) for c in group
                 ]
         return outcomes
 
@@ -316,9 +315,7 @@ class SqliteStore:
         refusal = StoreUnhealthyError(f"the database can't be read ({error_name(error)})")
         if getattr(error, "sqlite_errorcode", 0) & 0xFF not in _LOCKED:
             self._poison(())
-        return [
-            Unknown(c.id, str(refusal)) if c.id in self._unknown else Refused(c.id, refusal) for c in commits
-        ]
+        return [Unknown(c.id, str(refusal)) if c.id in self._unknown else Refused(c.id, refusal) for c in commits]
 
     def _poison(self, commits: Iterable[Commit]) -> None:
         """Drop the handle: after a failed write or sync nothing that it says can be trusted."""
@@ -344,10 +341,7 @@ class SqliteStore:
         """Look up in one step the logs of the group that aren't cached."""
         known = self._logs
         missing = {
-            part.log
-            for commit in commits
-            for part in commit.parts
-            if part.log not in known and part.header is None
+            part.log for commit in commits for part in commit.parts if part.log not in known and part.header is None
         }
         for commit in commits:
             if commit.bindings:

@@ -95,9 +95,7 @@ class SqliteReader:
         """See ``StoreReader.has_keys``."""
         names = json.dumps([key for key in keys if is_name(key)])
         with self._reading() as connection:
-            rows = connection.execute(
-                "SELECT k.key FROM json_each(?) j JOIN keys k ON k.key = j.value", [names]
-            )
+            rows = connection.execute("SELECT k.key FROM json_each(?) j JOIN keys k ON k.key = j.value", [names])
             return {row[0] for row in rows}
 
     def close(self) -> None:
@@ -154,32 +152,37 @@ class _Reading:
     def __init__(self, log: LogId, number: int, head: int, crc: int, from_seq: int) -> None:
         self.log, self.number, self.head, self.crc, self.from_seq = log, number, head, crc, from_seq
         self.found: list[tuple[int, str, int, str, Rare | None]] = []
-        self.rows: list[tuple[str, int, str]] = []
+        self.kinds: list[str] = []
+        self.times: list[int] = []
+        self.texts: list[str] = []
         self.rare: list[Rare] = []
 
     def add(self, row: tuple[Any, ...]) -> None:
         """Take the next event row; its place must be the next in the log."""
         log, seq, kind, time, data, seqs, operation, ignorable = row
-        place = self.head + len(self.rows)
+        place = self.head + len(self.kinds)
         if log != self.number or seq != place:
             raise CorruptionError(f"{self.log} at {place}", "an event is missing or belongs elsewhere")
         rare = None
         if seqs is not None or operation is not None or ignorable is not None:
-            rare = Rare(len(self.rows), seqs, operation, ignorable)
+            rare = Rare(len(self.kinds), seqs, operation, ignorable)
             self.rare.append(rare)
-        self.rows.append((kind, time, data))
+        self.kinds.append(kind)
+        self.times.append(time)
+        self.texts.append(data)
         if seq >= self.from_seq:
             self.found.append((seq, kind, time, data, rare))
 
     def end(self, first: int, count: int, crc: int, commit: str) -> None:
         """Check the part that is complete now."""
-        if first != self.head or len(self.rows) != count:
+        if first != self.head or len(self.kinds) != count:
             raise CorruptionError(f"{self.log} at {self.head}", "a part is missing or incomplete")
-        self.crc = chain(self.crc, commit, sum_text(self.number, first, self.rows, self.rare))
+        text = sum_text(self.number, first, self.kinds, self.times, self.texts, self.rare)
+        self.crc = chain(self.crc, commit, text)
         if self.crc != crc:
             raise CorruptionError(f"{self.log} at {first}", "the checksum along the log is broken")
         self.head = first + count
-        self.rows, self.rare = [], []
+        self.kinds, self.times, self.texts, self.rare = [], [], [], []
 
     def events(self, limit: int | None) -> list[Event]:
         """What was found, decoded in one pass."""

@@ -176,11 +176,7 @@ class Staging:
     def _try(self, commit: Commit) -> Refused | None:
         unique = commit.unique
         if unique:
-            found = tuple(
-                key
-                for key in dict.fromkeys(_texts(unique))
-                if key in self._keys or key in self._keys_found
-            )
+            found = tuple(key for key in dict.fromkeys(_texts(unique)) if key in self._keys or key in self._keys_found)
             if found:
                 return Refused(commit.id, KeysTakenError(found), found)
         try:
@@ -210,11 +206,7 @@ class Staging:
             crc = chain(state.crc, commit.id, text)
             count = len(part.events)
             touched[part.log] = LogState(state.number, state.head + count, crc, state.lane)
-            parts.append(
-                StagedPart(
-                    part.log, state.number, state.head, count, crc, columns, rare, header, part.hot
-                )
-            )
+            parts.append(StagedPart(part.log, state.number, state.head, count, crc, columns, rare, header, part.hot))
         if size > STORE_COMMIT_BYTES_MAX:
             raise CommitTooLargeError(f"{size} bytes of events, at most {STORE_COMMIT_BYTES_MAX}")
         bindings = self._bind(commit, touched) if commit.bindings else []
