@@ -284,8 +284,10 @@ class WatchedRunner:
         """See TurnRunner.start."""
         life = self._life
         life.points.hit(f"before start {job.generation}")
-        if life.witness.running.get(job.lane) != job.generation:
-            life.ground.complain(f"turn {job.generation} was started without its durable claim")
+        if (job.lane, job.generation) not in life.witness.claimed:
+            life.ground.complain(f"turn {job.generation} was started before its claim was durable")
+        if life.ground.started[job.lane, job.generation]:
+            life.ground.complain(f"turn {job.generation} was started twice")
         life.ground.started[job.lane, job.generation] += 1
         self._inner.start(job, partial(life.heard, tell))
         life.points.hit(f"after start {job.generation}")
@@ -305,14 +307,14 @@ class WatchedRunner:
         self._inner.release(lane, generation, calls)
         self._life.points.hit(f"after release {calls}")
 
-    def proceed(self, lane: str, generation: int, call_id: str) -> None:
+    def proceed(self, lane: str, generation: int, calls: tuple[str, ...]) -> None:
         """See TurnRunner.proceed."""
         life = self._life
-        life.points.hit(f"before proceed {call_id}")
-        if call_id not in {call for _, call in life.witness.results}:
-            life.ground.complain(f"the agent went on before the result of {call_id} was durable")
-        self._inner.proceed(lane, generation, call_id)
-        life.points.hit(f"after proceed {call_id}")
+        life.points.hit(f"before proceed {calls}")
+        if not {call for _, call in life.witness.results}.issuperset(calls):
+            life.ground.complain(f"the agent went on before the results of {calls} were durable")
+        self._inner.proceed(lane, generation, calls)
+        life.points.hit(f"after proceed {calls}")
 
     def evict(self, lane: str) -> int:
         """See TurnRunner.evict."""

@@ -17,6 +17,7 @@ class Witness:
     def __init__(self) -> None:
         self.messages: set[str] = set()
         self.running: dict[str, int | None] = {}
+        self.claimed: set[tuple[str, int]] = set()
         self.calls: set[tuple[str, str]] = set()
         self.results: set[tuple[str, str]] = set()
         self.attempts: Counter[tuple[str, int]] = Counter()
@@ -43,6 +44,7 @@ class Witness:
                 self.messages.add(data.get("messageId", ""))
             case "inbox/claimed":
                 self.running[owner] = data["generation"]
+                self.claimed.add((owner, data["generation"]))
             case "inbox/answered" if data["by"] == "turn":
                 self.running[owner] = None
             case "inbox/interrupted":
