@@ -12,9 +12,8 @@ import logging
 import os
 import random
 import signal
-import sys
 import threading
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
@@ -26,6 +25,7 @@ import attrs
 from seriatim.actors.clockwork import SystemClock
 from seriatim.actors.delivery import SendDone
 from seriatim.actors.dispatch import LoopDispatcher, PinnedDispatcher
+from seriatim.actors.eager import begin
 from seriatim.actors.ids import Ids
 from seriatim.actors.receipts import Receipt
 from seriatim.actors.runtime import Dispatchers, Opened, Runtime, Settings
@@ -409,7 +409,7 @@ class _AdapterSender:
 
     def send(self, out: Outbound, done: Callable[[SendDone], None]) -> None:
         """Begin to send; whatever happens, ``done`` hears of it, perhaps before this returns."""
-        task = _begin(self._loop, self._send(out, done))
+        task = begin(self._loop, self._send(out, done))
         if not task.done():
             self._pending[task] = self._loop.call_later(SEND_S_MAX, self._too_long, task)
             task.add_done_callback(self._ended)
@@ -446,17 +446,6 @@ class _AdapterSender:
         if channel.up is not up or channel.text_max != text_max:
             channel = self._channel = attrs.evolve(channel, up=up, text_max=text_max)
         return channel
-
-
-if sys.version_info >= (3, 12):
-
-    def _begin(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        return asyncio.Task(work, loop=loop, eager_start=True)
-
-else:
-
-    def _begin(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        return loop.create_task(work)
 
 
 def settings_of(config: GatewayConfig) -> Settings:
