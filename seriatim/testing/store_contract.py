@@ -330,6 +330,17 @@ class JsonClaims:
         assert repr(event.data) == repr(GOOD_DATA)
         assert event.time == -5
 
+    def test_text_that_looks_like_the_stores_own_marks(self, world: StoreWorld) -> None:
+        """Lists of NULs, braces and commas are data like any other, in parts of every shape."""
+        store, head = world.open(), 0
+        odd: list[Any] = [["\0", "\0", "\0"], '},"\0",{', ["", "\0", {}], {"\0": "\0", "a": ["\0", "\0"]}]
+        for size in (1, 2, 5):
+            offered = tuple(Event("x/y", head + i, 0, {"x": odd[i % 4], "n": i}) for i in range(size))
+            made = Part(LANE, head, offered, header=None if head else {})
+            assert one(store, commit(f"c{size}", made)) == Durable(f"c{size}")
+            assert store.reader().read(LANE, head) == list(offered)
+            head += size
+
     def test_bad_data_is_refused(self, world: StoreWorld) -> None:
         """What JSON would change or can't carry is refused with LosslessJsonError, the log unharmed."""
         store = world.open()
