@@ -40,13 +40,16 @@ format: $(VENV)/.made-check
 # Real servers that tests talk to, each a Debian package. Without one its tests are skipped and say so; with
 # SERIATIM_REQUIRE_SERVERS=1, as in CI, they fail. RUNLEVEL=1 keeps the package from starting a server of its own.
 servers:
-	@if PATH="$$PATH:/usr/sbin:/sbin" command -v ngircd >/dev/null; then :; \
+	@for server in ngircd inspircd openssl; do \
+	  PATH="$$PATH:/usr/sbin:/sbin" command -v $$server >/dev/null || missing="$${missing:-}$$server "; \
+	done; \
+	if [ -z "$${missing:-}" ]; then :; \
 	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-	  echo "ngircd is missing: installing Debian's package for the tests that need a real IRC server"; \
+	  echo "$${missing}missing: installing Debian's packages for the tests that need them"; \
 	  export RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive; \
-	  apt-get update -qq && apt-get install -y -qq --no-install-recommends ngircd >/dev/null \
-	    || echo "ngircd could not be installed"; \
-	else echo "ngircd is missing and installing it needs root (apt-get install ngircd): its tests will be skipped"; \
+	  apt-get update -qq && apt-get install -y -qq --no-install-recommends $$missing >/dev/null \
+	    || echo "$${missing}could not be installed"; \
+	else echo "$${missing}missing, and installing needs root (apt-get install $$missing): some tests will be skipped"; \
 	fi
 
 # Made anew whenever the packaging changes; an interrupted set-up leaves no stamp and is begun again.

@@ -7,6 +7,7 @@ around a coroutine function), so the kind is found out from what comes back.
 
 from __future__ import annotations
 
+import asyncio
 import contextvars
 import functools
 import inspect
@@ -129,6 +130,17 @@ async def resolve(result: Any, turn: Turn) -> Any:
 async def resolve_value(result: Any) -> Any:
     """``result``, awaited if it can be."""
     return await result if inspect.isawaitable(result) else result
+
+
+async def call_contained(fn: Callable[..., Any], *args: Any) -> Any:
+    """Call a host's hook: async ones here, plain ones on a thread. Raises only Exceptions and CancelledError."""
+    try:
+        if is_async(fn):
+            return await fn(*args)
+        return await resolve_value(await asyncio.wrap_future(on_thread("seriatim-hook", fn, *args)))
+    except (KeyboardInterrupt, SystemExit, GeneratorExit) as exc:
+        # Out of a task these would stop the host's loop.
+        raise RuntimeError(f"raised {type(exc).__name__}") from exc
 
 
 async def _drain_async(made: AsyncGenerator[Any, None], turn: Turn) -> Any:

@@ -5,8 +5,21 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from typing import Any
 
-__all__ = ["LoopTimer", "SystemClock"]
+from seriatim.actors.refs import Ref
+from seriatim.clock import Clock, Timer
+
+__all__ = ["LoopTimer", "SystemClock", "signal_later"]
+
+
+def signal_later(clock: Clock, delay_ms: float, ref: Ref[Any], message: object) -> Timer:
+    """Send runtime mail after a while; lost, as any signal, if the actor is dead by then."""
+
+    def fire() -> None:
+        ref.signal(message)
+
+    return clock.call_later(delay_ms, fire)
 
 
 class LoopTimer:
@@ -14,9 +27,9 @@ class LoopTimer:
 
     __slots__ = ("_cancelled", "_fn", "_handle", "_loop")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, fn: Callable[[], None]) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, fn: Callable[[], object]) -> None:
         self._loop = loop
-        self._fn: Callable[[], None] | None = fn
+        self._fn: Callable[[], object] | None = fn
         self._handle: asyncio.TimerHandle | None = None
         self._cancelled = False
 
@@ -57,7 +70,7 @@ class SystemClock:
         """Milliseconds since some moment, never back."""
         return time.monotonic() * 1000
 
-    def call_later(self, delay_ms: float, fn: Callable[[], None]) -> LoopTimer:
+    def call_later(self, delay_ms: float, fn: Callable[[], object]) -> LoopTimer:
         """Call *fn* once on the loop's thread, *delay_ms* from now. Any thread."""
         timer = LoopTimer(self._loop, fn)
         at_s = self._loop.time() + max(0.0, delay_ms) / 1000

@@ -17,15 +17,9 @@ import pykka
 from pykka import messages
 
 from seriatim.clock import Clock
+from seriatim.errors import ActorDeadError, ActorError, BlockingAskError, DispatcherClosedError, MailboxFullError
 
-from .dispatch import (
-    ActorDeadError,
-    ActorError,
-    BlockingAskError,
-    Dispatcher,
-    DispatcherClosedError,
-    MailboxFullError,
-)
+from .dispatch import Dispatcher
 from .futures import PooledFuture
 from .mailbox import NONE_OUT, Ask, Mailbox, StopFlag, take
 from .pooled import PooledActor

@@ -14,10 +14,11 @@ from typing import Any, Protocol
 
 from attrs import Factory, define, frozen
 
+from seriatim.actors.clockwork import signal_later
 from seriatim.actors.pooled import PooledActor
 from seriatim.actors.refs import Ref
 from seriatim.clock import Clock
-from seriatim.effects import Deliver, DropDelivery, SendPart
+from seriatim.effects import Deliver, DropDelivery, Owes, SendPart
 from seriatim.errors import SendError
 from seriatim.mail import AttemptWanted, Mail, PartAbandoned, PartFailed, PartSettled
 from seriatim.model import Outbound, Target
@@ -43,9 +44,11 @@ class Sender(Protocol):
 
     def send(self, out: Outbound, done: Callable[[SendDone], None]) -> None:
         """Begin to send; call ``done`` once, on any thread."""
+        ...
 
     def channel(self, target: Target) -> Channel:
         """The way to ``target`` as of now."""
+        ...
 
 
 @frozen
@@ -54,6 +57,14 @@ class TakeUp:
 
     lane: str
     effect: Deliver
+
+
+@frozen
+class Debts:
+    """Everything that a lane owes, told by a new incarnation."""
+
+    lane: str
+    effect: Owes
 
 
 @frozen
@@ -86,7 +97,7 @@ class _Chat:
 class DeliveryActor(PooledActor):
     """One account's delivery. ``post`` gives mail to a lane by key, live or not. Runs on the loop dispatcher.
 
-    ``age_ms_max``: how long a reply is tried before it is abandoned. ``count`` hears of debts taken up and ended.
+    ``age_ms_max``: how long a reply is tried before it is abandoned. ``ended`` hears of each debt it is through with.
     """
 
     def __init__(
@@ -97,11 +108,11 @@ class DeliveryActor(PooledActor):
         clock: Clock,
         rng: random.Random,
         age_ms_max: int,
-        count: Callable[[int], None] = lambda change: None,
+        ended: Callable[[str], None],
     ) -> None:
         super().__init__()
         self.account = account
-        self._count = count
+        self._ended = ended
         self._sender = sender
         self._post = post
         self._clock = clock
@@ -120,7 +131,9 @@ class DeliveryActor(PooledActor):
         elif kind is SendPart:
             self._permitted(message)
         elif kind is DropDelivery:
-            self._drop(message.delivery)
+            self._drop(message)
+        elif kind is Debts:
+            self._debts(message)
         elif kind is _Retry:
             chat = self._chats.get(message.chat)
             if chat is not None:
@@ -140,18 +153,24 @@ class DeliveryActor(PooledActor):
         chat_id = _chat_of(effect.target)
         job = _Job(message.lane, effect, deque(effect.due), effect.first_attempt_recorded)
         self._jobs[effect.delivery] = (chat_id, job)
-        self._count(1)
         self._chats.setdefault(chat_id, _Chat()).jobs.append(job)
         self._advance(chat_id)
 
-    def _drop(self, delivery: str) -> None:
-        known = self._jobs.get(delivery)
+    def _debts(self, message: Debts) -> None:
+        owed = frozenset(message.effect.deliveries)
+        for delivery, (_, job) in list(self._jobs.items()):
+            if job.lane == message.lane and delivery not in owed:
+                self._drop(DropDelivery(job.effect.target, delivery))
+
+    def _drop(self, message: DropDelivery) -> None:
+        known = self._jobs.get(message.delivery)
         if known is None:
             return
         chat_id, job = known
         chat = self._chats[chat_id]
-        if job.sending:
-            job.due.clear()  # what is on its way can't be called back; its end is heard in _done
+        # What is on its way can't be called back; its end is heard in _done.
+        job.due = deque(part for part in job.due if part < message.first)
+        if job.sending or job.due:
             return
         chat.jobs.remove(job)
         self._forget(job)
@@ -190,7 +209,7 @@ class DeliveryActor(PooledActor):
 
     def _forget(self, job: _Job) -> None:
         if self._jobs.pop(job.effect.delivery, None) is not None:
-            self._count(-1)
+            self._ended(job.effect.delivery)
 
     # --- sends -----------------------------------------------------------------------------------------
 
@@ -217,8 +236,11 @@ class DeliveryActor(PooledActor):
             f"{effect.delivery}.{part}",
             attempt,
         )
-        ref: Ref[Any] = self.actor_ref  # type: ignore[assignment]
-        self._sender.send(out, lambda done: ref.signal(done) and None)
+        self._sender.send(out, self._sent)
+
+    def _sent(self, done: SendDone) -> None:
+        """What the sender calls, on whichever thread."""
+        self.own_ref.signal(done)
 
     def _done(self, message: SendDone) -> None:
         known = self._jobs.get(message.delivery)
@@ -253,8 +275,7 @@ class DeliveryActor(PooledActor):
 
     def _rest(self, chat_id: str, chat: _Chat, wait_ms: float) -> None:
         chat.resting = True
-        ref: Ref[Any] = self.actor_ref  # type: ignore[assignment]
-        self._clock.call_later(wait_ms, lambda: ref.signal(_Retry(chat_id)) and None)
+        signal_later(self._clock, wait_ms, self.own_ref, _Retry(chat_id))
 
 
 def _chat_of(target: Target) -> str:
@@ -269,12 +290,16 @@ class Deliveries:
 
     def __init__(self) -> None:
         self._accounts: dict[tuple[str, str], tuple[Ref[Any], Sender]] = {}
-        self.pending = 0
-        """Debts that a delivery has taken up and not finished."""
+        self._open: set[str] = set()
 
-    def counted(self, change: int) -> None:
-        """Note that debts were taken up or ended."""
-        self.pending += change
+    @property
+    def pending(self) -> int:
+        """Debts that were handed over and that no delivery is through with."""
+        return len(self._open)
+
+    def ended(self, delivery: str) -> None:
+        """A delivery is through with a debt."""
+        self._open.discard(delivery)
 
     def add(self, platform: str, account: str, ref: Ref[Any], sender: Sender) -> None:
         """Serve ``account`` of ``platform`` through ``ref``."""
@@ -288,7 +313,13 @@ class Deliveries:
         """Hand a debt over."""
         found = self._accounts.get((effect.target.platform, effect.target.account))
         if found is not None:
+            self._open.add(effect.delivery)
             found[0].signal(TakeUp(lane, effect))
+
+    def owes(self, lane: str, effect: Owes) -> None:
+        """Tell every delivery what a lane owes in all."""
+        for ref, _ in self._accounts.values():
+            ref.signal(Debts(lane, effect))
 
     def tell(self, target: Target | None, effect: SendPart | DropDelivery) -> None:
         """Pass an effect to the target's delivery; to all of them where the target is unknown."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 
 from seriatim.actors.outlet import Outlet
 from seriatim.actors.steps import Step, StepGate
@@ -46,7 +47,7 @@ class Turn:
         self.source: SessionSource = job.claims[0].source
         self.speaker: str = speaker_label(self.source)
         self.session: str = job.session
-        self.history: tuple[Message, ...] = job.history
+        self.history: Sequence[Message] = job.history
         self.boundary: Boundary = job.boundary
         self.had_activity: bool = job.had_activity
         self.number: int = job.number

@@ -13,7 +13,7 @@ import logging
 import os
 import sys
 import uuid
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 import pykka
 from pykka import ActorRegistry, messages
@@ -21,6 +21,9 @@ from pykka import ActorRegistry, messages
 from .dispatch import PoolDispatcher
 from .futures import PooledFuture
 from .mailbox import Ask, Mailbox, StopFlag, take
+
+if TYPE_CHECKING:
+    from .refs import Ref
 
 __all__ = ["PlainMailbox", "PooledActor", "default_pool"]
 
@@ -137,6 +140,11 @@ class PooledActor(pykka.Actor):
             self._actor_ref = pykka.ActorRef(self)
         else:
             mailbox.adopt(self)
+
+    @property
+    def own_ref(self) -> Ref[Self]:
+        """The handle with ``signal`` and a ``stop`` that doesn't block; only for actors started by an ActorSystem."""
+        return cast("Ref[Self]", self._actor_ref)
 
     @staticmethod
     def _create_actor_inbox() -> PlainMailbox:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, cast, overlo
 import pykka
 from attrs import frozen
 
-from .dispatch import ActorDeadError, ActorError, DispatcherClosedError
+from seriatim.errors import ActorDeadError, ActorError, DispatcherClosedError
+
 from .futures import PooledFuture
 from .mailbox import NONE_OUT, Ask
 from .pooled import PooledActor
@@ -55,8 +56,8 @@ class DeadLetter:
         ref: whom it was for.
         message: the message.
         reason: "stopped": it stood behind a stop; "late": sent from another thread while the actor died; "closed":
-            its dispatcher was closed. (The reasons "refused", an ActorDeadError raised to the teller, and "signal", a signal
-            to the dead, are only counted: the sender knows.)
+            its dispatcher was closed. Two more reasons are only counted, because the sender knows: "refused", an
+            ActorDeadError raised to the teller, and "signal", a signal to the dead.
     """
 
     ref: Ref[Any]
@@ -124,13 +125,17 @@ class Ref(pykka.ActorRef[A]):
                 return False
         return True
 
+    # Without block, Pykka's overloads leave open what ask returns, and its stop() blocks. Here ask() is typed as what
+    # it gives, and stop() doesn't block unless told to: hence what the checkers are told to overlook.
     @overload
     def ask(self, message: Any, *, block: Literal[False], timeout: float | None = None) -> PooledFuture[Any]: ...
     @overload
     def ask(self, message: Any, *, block: Literal[True] = True, timeout: float | None = None) -> Any: ...
     @overload
     def ask(self, message: Any, *, block: bool = True, timeout: float | None = None) -> Any | PooledFuture[Any]: ...
-    def ask(self, message: Any, *, block: bool = True, timeout: float | None = None) -> Any:
+    def ask(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, message: Any, *, block: bool = True, timeout: float | None = None
+    ) -> Any:
         """Send data mail that is answered with the handler's result. For the host and for tests: actors use tell.
 
         An exception in the handler goes to the asker *and* crashes the actor, because its state is half changed.
@@ -143,11 +148,13 @@ class Ref(pykka.ActorRef[A]):
             future.fail(error)
         return future.get(timeout=timeout) if block else future
 
-    @overload  # type: ignore[override]  # Pykka's stop() blocks by default; in here nothing does
+    @overload  # type: ignore[override]  # see above
     def stop(self, *, block: Literal[True], timeout: float | None = None) -> bool: ...
     @overload
     def stop(self, *, block: Literal[False] = False, timeout: float | None = None) -> PooledFuture[bool]: ...
-    def stop(self, *, block: bool = False, timeout: float | None = None) -> bool | PooledFuture[bool]:
+    def stop(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, *, block: bool = False, timeout: float | None = None
+    ) -> bool | PooledFuture[bool]:
         """Stop after the mail that waits now; later tells raise ActorDeadError. Any thread.
 
         Returns:

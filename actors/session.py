@@ -12,6 +12,7 @@ from typing import Any
 
 from attrs import frozen
 
+from seriatim.actors.clockwork import signal_later
 from seriatim.actors.delivery import Deliveries
 from seriatim.actors.persistence import CommitPort
 from seriatim.actors.pooled import PooledActor
@@ -31,6 +32,7 @@ from seriatim.effects import (
     DropDelivery,
     Finished,
     Nack,
+    Owes,
     Permit,
     Proceed,
     ReleaseCalls,
@@ -76,13 +78,14 @@ class Stay:
 class Ending:
     """The incarnation can't go on: its successor has to fold the logs again.
 
-    ``live_generation``: the turn that goes on running, 0 when none does. ``why``: for the log.
+    ``live_generation``: the turn that goes on running, 0 when none does. ``lost``: not even the successor may
+    write, because another process has taken over.
     """
 
     key: str
     incarnation: int
     live_generation: int
-    why: str
+    lost: bool
 
 
 @frozen
@@ -147,6 +150,7 @@ class SessionActor(PooledActor):
             CancelTurn: self._cancel_turn,
             ReleaseCalls: self._release_calls,
             Proceed: self._proceed,
+            Owes: self._owes,
             Deliver: self._deliver,
             SendPart: self._send_part,
             DropDelivery: self._drop_delivery,
@@ -159,7 +163,7 @@ class SessionActor(PooledActor):
     def on_receive(self, message: Any) -> None:
         """Take one message in, do what the gate then allows."""
         if self._over:
-            if isinstance(message, _FOR_SUCCESSOR):
+            if isinstance(message, FOR_SUCCESSOR):
                 self._ports.post(self.key, message)
             return
         now = self._now
@@ -199,19 +203,19 @@ class SessionActor(PooledActor):
             self._granted = 0
         if out.commit is not None:
             self._offered = out.commit
-            self._ports.writer.offer(out.commit, self.actor_ref)  # type: ignore[arg-type]
+            self._ports.writer.offer(out.commit, self.own_ref)
         if out.wake_at is not None:
             self._arm(out.wake_at)
         if out.stale or out.lost:
-            self._end("the logs are elsewhere" if out.stale else "a newer owner has taken over", keep=out.stale)
+            self._end(lost=out.lost)
         elif out.failed is not None:
             raise out.failed
 
-    def _end(self, why: str, *, keep: bool) -> None:
+    def _end(self, *, lost: bool) -> None:
         running = self._gate.durable.running
-        live = running.generation if keep and running is not None else 0
+        live = running.generation if running is not None else 0
         self._over = True
-        self._ports.supervisor.signal(Ending(self.key, self._gate.incarnation, live, why))
+        self._ports.supervisor.signal(Ending(self.key, self._gate.incarnation, live, lost))
 
     def _passivate(self, message: Passivate) -> None:
         gate = self._gate
@@ -240,8 +244,7 @@ class SessionActor(PooledActor):
                 return
             self._timer.cancel()
         self._timer_at = at
-        ref: Ref[Any] = self.actor_ref  # type: ignore[assignment]
-        self._timer = self._ports.clock.call_later(max(0, at - self._now.time), lambda: ref.signal(_TICK) and None)
+        self._timer = signal_later(self._ports.clock, max(0, at - self._now.time), self.own_ref, _TICK)
 
     def _take_slot(self) -> bool:
         if self._granted:
@@ -250,7 +253,7 @@ class SessionActor(PooledActor):
         return self._ports.slots.try_take(self.key)
 
     def _want_slot(self, permit: Permit | None, effect: WantSlot) -> None:
-        self._ports.slots.want(self.key, self.actor_ref)  # type: ignore[arg-type]
+        self._ports.slots.want(self.key, self.own_ref)
 
     def _return_slot(self, permit: Permit | None, effect: ReturnSlot) -> None:
         self._ports.slots.give_back(self.key)
@@ -289,11 +292,14 @@ class SessionActor(PooledActor):
         self._ports.runner.release(self.key, effect.generation, effect.calls)
 
     def _proceed(self, permit: Permit | None, effect: Proceed) -> None:
-        self._ports.runner.proceed(self.key, effect.generation, effect.calls)
+        self._ports.runner.proceed(self.key, effect.generation, (effect.call_id,))
 
     def _deliver(self, permit: Permit | None, effect: Deliver) -> None:
         assert permit is not None
         self._ports.deliveries.take_up(self.key, effect)
+
+    def _owes(self, permit: Permit | None, effect: Owes) -> None:
+        self._ports.deliveries.owes(self.key, effect)
 
     def _send_part(self, permit: Permit | None, effect: SendPart) -> None:
         assert permit is not None
@@ -305,7 +311,7 @@ class SessionActor(PooledActor):
 
 _TICK = _Tick()
 # What an ending incarnation still finds in its mailbox and its successor must hear.
-_FOR_SUCCESSOR = (Inbound, StepOffered, ToolFinished, TurnEnded, AttemptWanted, PartSettled, PartFailed, PartAbandoned)
+FOR_SUCCESSOR = (Inbound, StepOffered, ToolFinished, TurnEnded, AttemptWanted, PartSettled, PartFailed, PartAbandoned)
 
 
 def _claim(data: Data, time: int) -> Claim:
@@ -319,4 +325,14 @@ def _claim(data: Data, time: int) -> Claim:
     )
 
 
-__all__ = ["Ending", "Flush", "LanePorts", "Passivate", "Passivated", "SessionActor", "Stay", "Switches"]
+__all__ = [
+    "FOR_SUCCESSOR",
+    "Ending",
+    "Flush",
+    "LanePorts",
+    "Passivate",
+    "Passivated",
+    "SessionActor",
+    "Stay",
+    "Switches",
+]

@@ -29,9 +29,10 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from attrs import frozen
 
 from seriatim.clock import Clock
+from seriatim.errors import ActorError, DispatcherClosedError
 
 from .contained import ContainedMailbox
-from .dispatch import ActorError, DispatcherClosedError, Runnable
+from .dispatch import Runnable
 from .refs import Phase, Ref
 
 if TYPE_CHECKING:

@@ -146,9 +146,9 @@ class StepGate:
         for gated in self._known(calls):
             _settle(gated.may_run)
 
-    def proceed(self, call_id: str) -> None:
-        """The commit with this call's result is durable: the agent may go on."""
-        for gated in self._known((call_id,)):
+    def proceed(self, calls: tuple[str, ...]) -> None:
+        """The commit with these calls' results is durable: the agent may go on."""
+        for gated in self._known(calls):
             _settle(gated.recorded)
 
     def close(self, why: str) -> None:

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from attrs import Factory, define, frozen
 
+from seriatim.actors.clockwork import signal_later
 from seriatim.actors.loading import LaneRead, LaneReader, LaneUnreadable, ReadLane
 from seriatim.actors.persistence import Fence, Fenced
 from seriatim.actors.pooled import PooledActor
@@ -24,11 +25,11 @@ from seriatim.actors.system import ActorSystem
 from seriatim.actors.turns import TurnRunner
 from seriatim.batch import Rules
 from seriatim.clock import Clock
-from seriatim.errors import ActorDeadError, MailboxFullError
+from seriatim.errors import ActorDeadError, MailboxFullError, OwnershipLostError
 from seriatim.events import lane_log
 from seriatim.gate import Gate
 from seriatim.keys import parse_session_key
-from seriatim.limits import CRASHES_MAX, HELD_MAX, MAILBOX_MAX, RESTART_MS
+from seriatim.limits import CRASHES_FORGOTTEN_MS, CRASHES_MAX, HELD_MAX, MAILBOX_MAX, RESTART_MS
 from seriatim.mail import DrainTimedOut, Inbound, Mail, PartAbandoned, PartFailed, PartSettled, Recover
 
 _log = logging.getLogger("seriatim.supervisor")
@@ -85,6 +86,7 @@ class _Lane:
     gate: Gate | None = None
     live_generation: int = 0
     crashes: int = 0
+    restarted_at: float = 0.0
     poison: dict[str, int] = Factory(dict)
 
 
@@ -160,42 +162,44 @@ class SupervisorActor(PooledActor):
         self._incarnations = 0
         self._lane_ports: LanePorts | None = None
         self.restarts = 0
+        self._rules: dict[type[Any], Callable[[Any], None]] = {
+            Route: self._route,
+            Awaken: self._awaken,
+            Fenced: self._fenced,
+            LaneRead: self._read,
+            LaneUnreadable: self._unreadable,
+            LaneCrashed: self._lane_crashed,
+            Ending: self._ending,
+            PassivateLane: self._passivate,
+            Passivated: self._passivated,
+            Stay: self._stay,
+            _RestartDue: self._restart_due,
+            DrainTimedOut: self._to_all,
+        }
 
     def on_start(self) -> None:
         """Get the lanes' ports, which need this actor's ref."""
-        self._lane_ports = self._ports.lane_ports(self.actor_ref)  # type: ignore[arg-type]
+        self._lane_ports = self._ports.lane_ports(self.own_ref)
 
     def on_receive(self, message: Any) -> None:
         """Each message has its method."""
-        kind = type(message)
-        if kind is Route:
-            self._route(message)
-        elif kind is Awaken:
-            if message.key not in self._lanes:
-                self._activate(_Lane(message.key, 0, "reading"))
-        elif kind is Fenced:
-            self._fenced(message)
-        elif kind is LaneRead:
-            self._read(message)
-        elif kind is LaneUnreadable:
-            self._unreadable(message)
-        elif kind is LaneCrashed:
-            self._crashed(message.crash)
-        elif kind is Ending:
-            self._ending(message)
-        elif kind is PassivateLane:
-            self._passivate(message)
-        elif kind is Passivated:
-            self._passivated(message)
-        elif kind is Stay:
-            self._stay(message)
-        elif kind is _RestartDue:
-            lane = self._lanes.get(message.key)
-            if lane is not None and lane.incarnation == message.incarnation and lane.state == "backing off":
-                self._fence(lane)
-        elif kind is DrainTimedOut:
-            for ref in self._ports.directory.live.values():
-                ref.signal(message)
+        self._rules[type(message)](message)
+
+    def _awaken(self, message: Awaken) -> None:
+        if message.key not in self._lanes:
+            self._activate(_Lane(message.key, 0, "reading"))
+
+    def _lane_crashed(self, message: LaneCrashed) -> None:
+        self._crashed(message.crash)
+
+    def _restart_due(self, message: _RestartDue) -> None:
+        lane = self._lanes.get(message.key)
+        if lane is not None and lane.incarnation == message.incarnation and lane.state == "backing off":
+            self._fence(lane)
+
+    def _to_all(self, message: DrainTimedOut) -> None:
+        for ref in self._ports.directory.live.values():
+            ref.signal(message)
 
     # --- mail to lanes that are not live ---------------------------------------------------------------
 
@@ -238,7 +242,7 @@ class SupervisorActor(PooledActor):
         self._incarnations += 1
         lane.incarnation = self._incarnations
         lane.state = "fencing"
-        self._ports.writer.tell(Fence(lane_log(lane.key), lane.incarnation, self.actor_ref))  # type: ignore[arg-type]
+        self._ports.writer.tell(Fence(lane_log(lane.key), lane.incarnation, self.own_ref))
 
     def _fenced(self, message: Fenced) -> None:
         lane = self._lanes.get(message.lane.removeprefix("lane:"))
@@ -248,7 +252,7 @@ class SupervisorActor(PooledActor):
     def _ask_to_read(self, lane: _Lane) -> None:
         lane.state = "reading"
         ids = frozenset(m.id for m in lane.held if type(m) is Inbound) if self.restarts else frozenset()
-        self._ports.reader.tell(ReadLane(lane.key, lane.incarnation, ids, self.actor_ref))  # type: ignore[arg-type]
+        self._ports.reader.tell(ReadLane(lane.key, lane.incarnation, ids, self.own_ref))
 
     def _read(self, message: LaneRead) -> None:
         lane = self._lanes.get(message.key)
@@ -314,15 +318,7 @@ class SupervisorActor(PooledActor):
         elif type(crash.message) in _FORWARDED:
             inherited.insert(0, crash.message)
         self._inherit(lane, inherited)
-        lane.crashes += 1
-        if lane.crashes > CRASHES_MAX:
-            self._quarantine(lane)
-            return
-        lane.state = "backing off"
-        wait = RESTART_MS[min(lane.crashes - 1, len(RESTART_MS) - 1)]
-        ref: Ref[Any] = self.actor_ref  # type: ignore[assignment]
-        due = _RestartDue(lane.key, lane.incarnation)
-        self._ports.clock.call_later(wait, lambda: ref.signal(due) and None)
+        self._restart(lane)
 
     def _judge(self, lane: _Lane, message: Inbound, error: BaseException) -> list[Any]:
         """A message that kills its lane is tried once more, then refused with its reason."""
@@ -337,7 +333,6 @@ class SupervisorActor(PooledActor):
         lane = self._lanes.get(message.key)
         if lane is None or lane.incarnation != message.incarnation or lane.ref is None:
             return
-        _log.warning("a lane is folded again: %s", message.why)
         ref = lane.ref
         self._bury(lane)
         # The turn goes on, so its words count too.
@@ -345,7 +340,26 @@ class SupervisorActor(PooledActor):
         lane.live_generation = message.live_generation
         self._ports.slots.give_back_all(lane.key, but=1 if message.live_generation else 0)
         ref.stop()  # after the mail that it still has, which it sends back to us
-        self._fence(lane)
+        if message.lost:
+            self._ports.on_error("lane", OwnershipLostError("another process writes to this home; stop this one"))
+            self._quarantine(lane)
+        else:
+            _log.warning("a lane's logs are not where it believed; they are folded again")
+            self._restart(lane)
+
+    def _restart(self, lane: _Lane) -> None:
+        """Fence and read again, after a wait that grows; a lane that keeps dying is quarantined."""
+        now = self._ports.clock.monotonic_ms()
+        if now - lane.restarted_at > CRASHES_FORGOTTEN_MS:
+            lane.crashes = 0
+        lane.restarted_at = now
+        lane.crashes += 1
+        if lane.crashes > CRASHES_MAX:
+            self._quarantine(lane)
+            return
+        lane.state = "backing off"
+        wait = RESTART_MS[min(lane.crashes, len(RESTART_MS)) - 1]
+        signal_later(self._ports.clock, wait, self.own_ref, _RestartDue(lane.key, lane.incarnation))
 
     def _bury(self, lane: _Lane) -> None:
         self._ports.directory.remove(lane.key)

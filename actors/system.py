@@ -15,9 +15,10 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 from seriatim.clock import Clock
+from seriatim.errors import ActorError, NameTakenError, SystemStoppingError
 
 from .contained import ContainedMailbox
-from .dispatch import Dispatcher, DispatcherClosedError, NameTakenError, SystemStoppingError
+from .dispatch import Dispatcher
 from .futures import PooledFuture
 from .pooled import PooledActor
 from .refs import Crash, DeadLetter, DeadReason, Phase, Ref
@@ -79,8 +80,7 @@ class ActorSystem:
             NameTakenError, SystemStoppingError, DispatcherClosedError: nothing was started. What ``__init__`` raises
                 passes through.
         """
-        if self._stopping:
-            raise SystemStoppingError(f"no actor {name!r}: the system is stopping")
+        self._refuse_if_stopping(name)
         if name in self._refs:
             raise NameTakenError(f"an actor named {name!r} is alive")
         box = ContainedMailbox(self, name, dispatcher, mailbox_max)
@@ -94,15 +94,17 @@ class ActorSystem:
         if self._refs.setdefault(name, ref) is not ref:
             box.orphan(None)
             raise NameTakenError(f"an actor named {name!r} is alive")
-        if self._stopping:  # since we looked: stop_all may have taken its list before this one was in it
-            box.orphan(None)
-            raise SystemStoppingError(f"no actor {name!r}: the system is stopping")
         try:
+            self._refuse_if_stopping(name)  # again: stop_all may have taken its list before this one was in it
             dispatcher.schedule(box)
-        except DispatcherClosedError:
+        except ActorError:
             box.orphan(None)  # no ghost
             raise
         return ref
+
+    def _refuse_if_stopping(self, name: str) -> None:
+        if self._stopping:
+            raise SystemStoppingError(f"no actor {name!r}: the system is stopping")
 
     def get(self, name: str) -> Ref[Any] | None:
         """The live actor of that name. Any thread."""

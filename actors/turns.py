@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from seriatim.actors import endings
-from seriatim.actors.calling import call_blocking, entry_of, is_async, on_thread, resolve
+from seriatim.actors.calling import call_blocking, call_contained, entry_of, is_async, on_thread, resolve
 from seriatim.actors.live_turn import Turn
 from seriatim.actors.outlet import Outlet, Report, Tell
 from seriatim.actors.steps import StepGate
@@ -38,21 +38,27 @@ class TurnRunner(Protocol):
 
         Exactly one TurnEnded is told, last, whatever happens.
         """
+        ...
 
     def cancel(self, lane: str, generation: int, why: str) -> None:
         """The turn's answer is no longer wanted; its TurnEnded (aborted) comes when it has unwound."""
+        ...
 
     def release(self, lane: str, generation: int, calls: tuple[str, ...]) -> None:
         """The commit that explains these calls is durable (T2, or the T3 whose ``next`` they were): run them."""
+        ...
 
-    def proceed(self, lane: str, generation: int, call_id: str) -> None:
-        """The commit with this call's result is durable (T3): the agent may go on."""
+    def proceed(self, lane: str, generation: int, calls: tuple[str, ...]) -> None:
+        """The commit with these calls' results is durable (T3): the agent may go on."""
+        ...
 
     def evict(self, lane: str) -> int:
         """Begin the soft release of the lane's idle warm agent; its logical bytes, 0 if none or in use."""
+        ...
 
     async def close(self, grace_s: float) -> None:
         """Interrupt all turns, give them ``grace_s`` seconds to unwind, then clean warm agents up."""
+        ...
 
 
 class _Running:
@@ -139,11 +145,11 @@ class AgentRunner:
         if running is not None:
             running.gate.release(calls)
 
-    def proceed(self, lane: str, generation: int, call_id: str) -> None:
+    def proceed(self, lane: str, generation: int, calls: tuple[str, ...]) -> None:
         """See TurnRunner.proceed."""
         running = self._running.get((lane, generation))
         if running is not None:
-            running.gate.proceed(call_id)
+            running.gate.proceed(calls)
 
     def evict(self, lane: str) -> int:
         """See TurnRunner.evict."""
@@ -208,8 +214,8 @@ class AgentRunner:
         try:
             agent = await self._agent_for(running)
             ended = endings.completed(job, await self._run(running, agent))
-        except asyncio.CancelledError as exc:
-            if running.why is None and _cancelled_from_outside():
+        except (asyncio.CancelledError, GeneratorExit) as exc:
+            if running.why is None and _ended_from_outside():
                 ended = endings.interrupted(job, "the event loop is shutting down")
             else:
                 ended = endings.failed(job, exc)
@@ -218,18 +224,24 @@ class AgentRunner:
         except BaseException as exc:  # also KeyboardInterrupt: an agent can't stop its host's loop
             self._report("agent", exc)
             ended = endings.failed(job, exc)
+        # Before the end is told: the lane's next turn may start at once, and wants the agent.
+        self._let_go(running)
         running.outlet.end(running.ending(ended))
+
+    def _let_go(self, running: _Running) -> None:
+        warm, running.warm = running.warm, None
+        if warm is not None and self._warm is not None and not self._loop.is_closed():
+            self._warm.give_back(warm, running.job.generation)
 
     def _finished(self, running: _Running, task: asyncio.Task[None]) -> None:
         """On the loop, when the turn's task is over, even if it was cancelled before its first step."""
         job = running.job
         self._running.pop((job.lane, job.generation), None)
+        self._let_go(running)
         running.outlet.end(running.ending(endings.interrupted(job, "the event loop is shutting down")))
         running.gate.close("the turn has ended")
         for tool in list(running.gate.tasks):
             tool.cancel()
-        if running.warm is not None and self._warm is not None and not self._loop.is_closed():
-            self._warm.give_back(running.warm, job.generation)
         if not task.cancelled() and task.exception() is not None:
             self._report("turn", task.exception() or RuntimeError())
 
@@ -265,10 +277,7 @@ class AgentRunner:
             return
         try:
             async with asyncio.timeout(timeout_s):
-                if is_async(hook):
-                    await hook()
-                else:
-                    await asyncio.wrap_future(on_thread("seriatim-hook", hook))
+                await call_contained(hook)
         except Exception as exc:  # a failing hook is told and stops nothing
             self._report("cleanup", exc)
 
@@ -282,7 +291,10 @@ class AgentRunner:
             _log.error("on_error itself failed: %s", type(exc).__name__)  # no text of errors in logs
 
 
-def _cancelled_from_outside() -> bool:
-    """Whether this task was cancelled, as against an agent that raised CancelledError by itself."""
-    task = asyncio.current_task()
+def _ended_from_outside() -> bool:
+    """Whether this task was cancelled or dropped with its loop, as against an agent that raised the same by itself."""
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:  # no loop runs: the task is being collected
+        return True
     return task is not None and task.cancelling() > 0

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from attrs import define, field
 
-from seriatim.actors.calling import is_async, on_thread, resolve_value
+from seriatim.actors.calling import call_contained
 from seriatim.actors.outlet import Report
 
 RETIRE_S_MAX: Final = 30.0
@@ -115,7 +115,7 @@ class WarmAgents:
             self._spawn(self._retire(warm, soft_for=None))
 
     async def _make(self, lane: str, session: str) -> Any:
-        agent = await self._call(self._factory, session)
+        agent = await call_contained(self._factory, session)
         for_session, kept = self._kept.pop(lane, (session, None))
         if kept is not None:
             if for_session == session and callable(getattr(agent, "adopt", None)):
@@ -142,24 +142,15 @@ class WarmAgents:
         if not callable(hook):
             return None
         try:
-            return await self._call(hook, *args)
+            return await call_contained(hook, *args)
         except Exception as exc:  # a failing hook is told and stops nothing
             self._report(name, exc)
             return None
 
-    async def _call(self, fn: Callable[..., Any], *args: Any) -> Any:
-        try:
-            if is_async(fn):
-                return await fn(*args)
-            return await resolve_value(await asyncio.wrap_future(on_thread("seriatim-hook", fn, *args)))
-        except (KeyboardInterrupt, SystemExit) as exc:
-            # Out of a task these would stop the host's loop.
-            raise RuntimeError(f"raised {type(exc).__name__}") from exc
-
     def _size(self, agent: Any) -> int:
-        measure = getattr(agent, "memory_bytes", None)
+        measure: Any = getattr(agent, "memory_bytes", None)
         try:
-            return max(1, int(measure())) if callable(measure) else sys.getsizeof(agent)
+            return sys.getsizeof(agent) if measure is None else max(1, int(measure()))
         except Exception as exc:  # as for hooks
             self._report("memory_bytes", exc)
             return sys.getsizeof(agent)

@@ -77,10 +77,12 @@ class Adapter(Protocol):
     @property
     def connected(self) -> bool:
         """Whether a send has a chance now; while not, nothing is tried and owed replies wait."""
+        ...
 
     @property
     def command_prefix(self) -> str | None:
         """What a command begins with here; None: as the configuration says."""
+        ...
 
     async def run(self, inbox: Inbox) -> None:
         """Connect, receive and accept until cancelled; reconnect by itself with back-off.

@@ -13,12 +13,12 @@ from contextlib import suppress
 from typing import Any, Final, NoReturn
 
 from seriatim.adapters import irc_wire as wire
-from seriatim.adapters.base import Sent
 from seriatim.adapters.irc_options import IrcOptions
 from seriatim.adapters.irc_sending import UNCONFIRMED_LINES_MAX, Job, TokenBucket, Unconfirmed
 from seriatim.adapters.irc_session import Closing, Echoed, IrcSession, Ponged, Refused, Said
 from seriatim.adapters.lines import LineBuffer
 from seriatim.errors import SendError
+from seriatim.model import Sent
 
 LINE_BYTES_MAX: Final = 16 * 1024
 """One inbound line: 512, and 8191 of tags, with room to spare. A longer one is no IRC and is skipped."""

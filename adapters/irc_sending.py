@@ -15,8 +15,8 @@ from typing import Final
 
 from attrs import define
 
-from seriatim.adapters.base import Sent
 from seriatim.errors import SendError
+from seriatim.model import Sent
 
 UNCONFIRMED_LINES_MAX: Final = 8
 """Messages written and not confirmed. Together with their PINGs they stay below the 20 lines that servers let

@@ -202,7 +202,7 @@ class IrcSession:
         return self._refusal(line)
 
     def _welcome(self, line: wire.Line) -> None:
-        self.nick = line.param(0)
+        self.nick = line.param(0) or self.nick
         _, at, mask = line.param(-1).rpartition(" ")[2].partition("!")
         if at:
             self._learn_prefix(mask)
@@ -274,7 +274,7 @@ class IrcSession:
         elif (command == "PART" and mine) or (command == "KICK" and self._is_me(line.param(1))):
             self.joined.discard(channel)
         elif command == "NICK" and mine:
-            self.nick = line.param(0)
+            self.nick = line.param(0) or self.nick
         elif command in ("NICK", "QUIT") and self.fold(line.nick) == self.fold(self._options.nick):
             return Fed((wire.message("NICK", self._options.nick),))
         elif command == "BATCH":

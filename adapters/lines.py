@@ -25,7 +25,9 @@ class LineBuffer:
             self.skipped += not self._skipping
             self._rest = b""
             self._skipping = True
-        return lines
+        fitting = [line for line in lines if len(line) <= self._bytes_max]
+        self.skipped += len(lines) - len(fitting)
+        return fitting
 
     def end(self) -> bytes:
         """What came after the last LF; nothing follows."""

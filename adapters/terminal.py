@@ -37,12 +37,12 @@ class TerminalAdapter:
     command_prefix: str | None = None
 
     def __init__(
-        self, *, stdin: int | None = None, stdout: TextIO | None = None, prompt: str = "> ", account: str = "terminal"
+        self, *, stdin: int = 0, stdout: TextIO | None = None, prompt: str = "> ", account: str = "terminal"
     ) -> None:
         self.account = account
-        self._stdin = sys.stdin.fileno() if stdin is None else stdin
+        self._stdin = stdin
         self._stdout = stdout or sys.stdout
-        self._prompt = prompt if os.isatty(self._stdin) and self._stdout.isatty() else ""
+        self._prompt = prompt if os.isatty(stdin) and self._stdout.isatty() else ""
         self._prompted = False
         self._source = SessionSource(platform=Platform(self.platform), chat_id="terminal", chat_type="dm")
 

@@ -1,7 +1,7 @@
 """Pooled actors against Pykka's ThreadingActor, in one run.
 
-``python -m benchmarks.actors [--json] [--actors 1000] [--rounds 3]``. Ratios are what counts; absolute figures belong to
-one machine and one moment. Memory is measured in a child process per case.
+``python -m benchmarks.actors [--json] [--actors 1000] [--rounds 3]``. Ratios are what counts; absolute figures belong
+to one machine and one moment. Memory is measured in a child process per case (Linux only).
 """
 
 from __future__ import annotations
@@ -10,15 +10,16 @@ import argparse
 import asyncio
 import gc
 import json
+import resource
 import statistics
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-import psutil
 import pykka
 
 from seriatim.actors.dispatch import Dispatcher, LoopDispatcher, PinnedDispatcher, PoolDispatcher
@@ -168,19 +169,23 @@ def cases(actors: int, per_actor: int) -> dict[str, Callable[[], dict[str, float
     }
 
 
+def resident_bytes() -> int:
+    """What this process holds in memory now."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+
 def idle_bytes(kind: str, actors: int) -> float:
     """Resident bytes per idle actor, measured in this process: call it in a fresh one."""
-    process = psutil.Process()
     system, pool = new_system(), PoolDispatcher()
     names = [f"a{n}" for n in range(actors)]
     kept: list[Any] = [None] * actors
     gc.collect()
-    before = process.memory_info().rss
+    before = resident_bytes()
     for n, name in enumerate(names):
         kept[n] = Threaded.start() if kind == "threading" else system.start(Pooled, dispatcher=pool, name=name)
     kept[-1].ask(0)
     gc.collect()
-    return (process.memory_info().rss - before) / actors
+    return (resident_bytes() - before) / actors
 
 
 def idle_bytes_in_child(kind: str, actors: int) -> float:

@@ -54,6 +54,7 @@ def turn(lane: int, number: int) -> Commit:
         "step/end": {"turn": number, "step": 1},
         "turn/end": {"turn": number, "reason": "completed"},
     }
+
     def events(types: tuple[str, ...]) -> tuple[Event, ...]:
         start = number * len(types)
         return tuple(Event(kind, start + i, now, data[kind]) for i, kind in enumerate(types))
@@ -112,15 +113,28 @@ class Bench:
         per_group, found = len(events) // len(self.groups), []
         for i, group in enumerate(self.groups):
             hots = [(numbers[p.log], p.hot) for c in group for p in c.parts if p.hot is not None]
-            found.append({
-                "events": events[i * per_group : (i + 1) * per_group],
-                "commits": commits[i * 2 * self.group : (i + 1) * 2 * self.group],
-                "keys": [(key,) for c in group for key in c.unique],
-                "lanes": [
-                    (n, h.open_turn, h.waiting, h.owed, h.phase, h.since, h.accepted, h.answered, h.merged, h.dropped)
-                    for n, h in hots
-                ],
-            })
+            found.append(
+                {
+                    "events": events[i * per_group : (i + 1) * per_group],
+                    "commits": commits[i * 2 * self.group : (i + 1) * 2 * self.group],
+                    "keys": [(key,) for c in group for key in c.unique],
+                    "lanes": [
+                        (
+                            n,
+                            h.open_turn,
+                            h.waiting,
+                            h.owed,
+                            h.phase,
+                            h.since,
+                            h.accepted,
+                            h.answered,
+                            h.merged,
+                            h.dropped,
+                        )
+                        for n, h in hots
+                    ],
+                }
+            )
         return found
 
     def run_floor(self, groups: list[dict[str, list[tuple[Any, ...]]]]) -> float:
@@ -153,9 +167,14 @@ class Bench:
         contents = []
         for path in (self.ours, self.floor):
             connection = sqlite3.connect(path)
-            contents.append([connection.execute(f"SELECT * FROM {t} ORDER BY 1, 2, 3").fetchall()
-                             if t != "keys" else connection.execute("SELECT * FROM keys ORDER BY 1").fetchall()
-                             for t in TABLES])
+            contents.append(
+                [
+                    connection.execute(f"SELECT * FROM {t} ORDER BY 1, 2, 3").fetchall()
+                    if t != "keys"
+                    else connection.execute("SELECT * FROM keys ORDER BY 1").fetchall()
+                    for t in TABLES
+                ]
+            )
             connection.close()
         if contents[0] != contents[1]:
             raise SystemExit("the floor wrote other rows than the store")
@@ -239,8 +258,10 @@ def main() -> None:
         print(json.dumps(result))
         return
     for size, row in result["groups"].items():
-        print(f"{size:>4} per group: floor {row['floor_us']} us/turn, store {row['ours_us']}, ratio {row['ratio']}, "
-              f"{row['statements_per_group']} statements a group")
+        print(
+            f"{size:>4} per group: floor {row['floor_us']} us/turn, store {row['ours_us']}, ratio {row['ratio']}, "
+            f"{row['statements_per_group']} statements a group"
+        )
     print({key: value for key, value in result.items() if key != "groups"})
 
 

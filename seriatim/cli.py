@@ -10,7 +10,6 @@ import argparse
 import importlib
 import json
 import logging
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -61,7 +60,9 @@ def _parser() -> argparse.ArgumentParser:
     balance = commands.add_parser("balance", help="check that no accepted message is unaccounted for")
     for command, run in ((chat, _chat), (serve, _serve), (balance, _balance)):
         command.set_defaults(command=run)
-        command.add_argument("--config", metavar="FILE", help=f"configuration (default: {CONFIG_FILE}, if there is one)")
+        command.add_argument(
+            "--config", metavar="FILE", help=f"configuration (default: {CONFIG_FILE}, if there is one)"
+        )
         command.add_argument("--home", metavar="DIR", help="state home, instead of the configuration's")
         command.add_argument("-v", "--verbose", action="store_true", help="log what happens to standard error")
     balance.add_argument("--json", action="store_true", help="print JSON")
@@ -80,7 +81,7 @@ def _chat(arguments: argparse.Namespace) -> int:
     config = _config(arguments)
     agent = make_agent(config.agent)
     if sys.stdin.isatty():
-        kept = os.path.abspath(config.home)
+        kept = Path(config.home).resolve()
         print(f"{_introduction(config.agent)} The conversation is kept in {kept}. Ctrl-C or Ctrl-D ends the chat.")
     return _run(Gateway(config=config, adapters=[TerminalAdapter()], **agent))
 
@@ -91,7 +92,9 @@ def _serve(arguments: argparse.Namespace) -> int:
         raise ConfigError("adapters", 'none is configured; add a table such as [adapters.chat] with type = "irc"')
     adapters: list[Adapter] = [build(table.type, table.name, table.options) for table in config.adapters]
     gateway = Gateway(config=config, adapters=adapters, **make_agent(config.agent))
-    print(f"seriatim: serving {', '.join(f'{a.platform} {a.account}' for a in adapters)}; Ctrl-C stops", file=sys.stderr)
+    print(
+        f"seriatim: serving {', '.join(f'{a.platform} {a.account}' for a in adapters)}; Ctrl-C stops", file=sys.stderr
+    )
     return _run(gateway)
 
 
@@ -160,7 +163,7 @@ def make_agent(config: AgentConfig) -> dict[str, Any]:
 
 def _load(name: str) -> Any:
     module_name, _, attribute = name.partition(":")
-    sys.path.insert(0, os.getcwd())  # as python -m does: a bot's module lies beside its configuration
+    sys.path.insert(0, str(Path.cwd()))  # as python -m does: a bot's module lies beside its configuration
     try:
         found = getattr(importlib.import_module(module_name), attribute)
     except (ImportError, AttributeError) as error:

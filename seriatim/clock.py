@@ -32,7 +32,7 @@ class Clock(Protocol):
         """Milliseconds since some moment; never goes back. Deadlines and ages of live things are measured by it."""
         ...
 
-    def call_later(self, delay_ms: float, fn: Callable[[], None]) -> Timer:
+    def call_later(self, delay_ms: float, fn: Callable[[], object]) -> Timer:
         """Call *fn* once, *delay_ms* from now, on the clock's own thread; elsewhere is reached by telling an actor.
 
         Any thread may ask for it.

@@ -6,9 +6,10 @@ part: ``SERIATIM_HOME``). Inside the file's texts ``${NAME}`` stands for an envi
 understood is refused with its dotted key; nothing is accepted and then ignored.
 
 Keys keep the names that gateways of this kind already use. They come with the work that obeys them, so these are
-unknown keys until then: ``agent.agent_cache.idle_ttl_secs`` and ``.memory_high_mb`` (eviction by age and by memory
-pressure), ``storage.on_unavailable`` (today always "refuse"), ``agent.gateway_timeout``, ``queue.album_window_ms``, ``queue.busy`` other than "queue", ``privacy.*``,
-and the timer settings of old configurations, which will be taken as inert and named in one warning.
+unknown keys until then: ``agent.gateway_timeout``, ``agent.agent_cache.idle_ttl_secs`` and ``.memory_high_mb``
+(eviction by age and by memory pressure), ``queue.album_window_ms``, ``queue.busy`` other than "queue",
+``storage.on_unavailable`` (today always "refuse"), ``privacy.*``, and the timer settings of old configurations, which
+will be taken as inert and named in one warning.
 """
 
 from __future__ import annotations

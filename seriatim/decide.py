@@ -43,7 +43,8 @@ from seriatim.queueing import authority, entry_of, place
 from seriatim.recovery import close_turn, recover, take_up
 from seriatim.turn import StepOffered, ToolCall, ToolFinished, TurnEnded
 
-FAILED_TEXT: Final = "This message could not be answered ({detail})."
+FAILED_TEXT: Final = "This message could not be answered: the agent {how}."
+"""Neutral on purpose: an error's own text may hold what is nobody's business in a chat."""
 
 
 def decide(batch: Batch, message: Mail) -> None:
@@ -226,7 +227,7 @@ def _tool_finished(batch: Batch, m: ToolFinished) -> None:
         step = turn.step
         batch.session("step/end", {"turn": turn.number, "step": step})
         batch.session("step/start", {"turn": turn.number, "step": step + 1})
-    batch.after.append(Proceed(m.generation, (m.call_id,)))
+    batch.after.append(Proceed(m.generation, m.call_id))
     if m.next:
         batch.after.append(ReleaseCalls(m.generation, tuple(call.id for call in m.next)))
 
@@ -248,7 +249,8 @@ def _turn_ended(batch: Batch, m: TurnEnded) -> None:
     close_turn(batch, m.reason, detail)
     end_claims(batch, m.reason, text)
     if m.reason in ("failed", "timeout"):
-        batch.owe(FAILED_TEXT.format(detail=detail or m.reason), to, running.turn)
+        how = "took too long" if m.reason == "timeout" else "failed"
+        batch.owe(FAILED_TEXT.format(how=how), to, running.turn)
     else:
         batch.owe(text or "", to, running.turn, detail or "empty")
     batch.return_slot()

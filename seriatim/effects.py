@@ -94,10 +94,10 @@ class ReleaseCalls:
 
 @value
 class Proceed:
-    """The calls' results are durable: the agent may go on."""
+    """The call's result is durable: the agent may go on."""
 
     generation: int
-    calls: tuple[str, ...]
+    call_id: str
 
 
 @value
@@ -114,6 +114,16 @@ class Deliver:
     due: tuple[int, ...]
     first_attempt_recorded: bool
     since: int
+
+
+@value
+class Owes:
+    """All that the lane owes, from a new incarnation: other deliveries of this lane are over; forget them.
+
+    What told delivery so may have died with the incarnation before.
+    """
+
+    deliveries: tuple[str, ...]
 
 
 @value
@@ -159,6 +169,7 @@ Effect = (
     | CancelTurn
     | ReleaseCalls
     | Proceed
+    | Owes
     | Deliver
     | SendPart
     | DropDelivery

@@ -21,7 +21,10 @@
     ├── ActorError                   the engine
     │   ├── ActorDeadError           the actor has stopped
     │   ├── MailboxFullError         the actor's mailbox is at its bound
-    │   └── BlockingAskError         an actor was about to block on another
+    │   ├── BlockingAskError         an actor was about to block on another
+    │   ├── NameTakenError           a live actor has the name
+    │   ├── SystemStoppingError      nothing is started any more
+    │   └── DispatcherClosedError    it will never run anything again
     ├── GatewayClosedError           the caller: the gateway isn't running
     ├── WrongThreadError             the caller: a blocking call where it would stall a loop
     ├── TurnError                    the agent's side
@@ -192,21 +195,67 @@ class FormatUnsupportedError(StoreError):
 
 
 class ActorError(SeriatimError):
-    """The actor engine refused."""
+    """What the actor engine refuses."""
 
 
 class ActorDeadError(ActorError):
-    """The actor has stopped; mail goes to its supervisor."""
+    """The actor told or asked is stopped, stopping, crashed, or its dispatcher is closed. The world's fault: start
+    another one, or drop the message.
+
+    Attributes:
+        name: the actor's name.
+        reason: why it can't take mail.
+    """
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(f"actor {name!r} takes no mail: {reason}")
+        self.name = name
+        self.reason = reason
 
 
 class MailboxFullError(ActorError):
-    """The mailbox is at its bound; everything told before this message is in it."""
+    """The mailbox holds as much data mail as it may. Retry later, or tell the sender so.
 
-    repeatable = True
+    Attributes:
+        name: the actor's name.
+        capacity: data messages that may wait.
+        sequence: the number the refused message would have had; all smaller ones were taken in before it.
+    """
+
+    def __init__(self, name: str, capacity: int, sequence: int) -> None:
+        super().__init__(f"mailbox of {name!r} is full ({capacity} waiting); refused message number {sequence}")
+        self.name = name
+        self.capacity = capacity
+        self.sequence = sequence
 
 
 class BlockingAskError(ActorError):
-    """An actor was about to wait for another: a bug; reply by message instead."""
+    """A blocking wait where nobody could answer, or a worker would be lost. The caller's fault: reply by message.
+
+    Attributes:
+        asker: who tried to block.
+        target: whose answer it wanted, as far as known.
+    """
+
+    def __init__(self, asker: str, target: str) -> None:
+        super().__init__(
+            f"{asker} may not block on an answer from {target}: it would hold up its dispatcher, for ever if the "
+            f"answer needs the same thread; let {target} answer by message"
+        )
+        self.asker = asker
+        self.target = target
+
+
+class NameTakenError(ActorError):
+    """A live actor of this system has the name already. The caller's fault."""
+
+
+class SystemStoppingError(ActorError):
+    """The system is being stopped and starts nothing any more. The caller's fault."""
+
+
+class DispatcherClosedError(ActorError):
+    """The dispatcher, or the event loop under it, is closed. The caller's fault: stop the actors first."""
 
 
 class GatewayClosedError(SeriatimError):

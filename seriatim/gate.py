@@ -20,7 +20,6 @@ from seriatim.errors import (
     BindingMismatchError,
     CommitTooLargeError,
     HeadMismatchError,
-    InvalidInputError,
     KeysTakenError,
     OwnershipLostError,
     SeriatimError,
@@ -254,7 +253,7 @@ class Gate:
             for index, message in enumerate(mail):
                 try:
                     decide(batch, message)
-                except Exception as error:
+                except Exception as error:  # noqa: BLE001  (whatever a rule raises, the lane goes on)
                     # The fork is spoilt: redo the batch without the message.
                     out.slots_back += batch.slots_taken
                     mail = mail[:index] + mail[index + 1 :]
@@ -358,8 +357,10 @@ class Gate:
         return len(self._stash) < STASH_MESSAGES_MAX and self._stash_bytes + _size(message) <= STASH_BYTES_MAX
 
     def _wake_at(self) -> int | None:
+        if self._over:
+            return None
         if self._in_flight is not None:
-            return self._retry_at
+            return self._retry_at if self._unknown else None
         if self._lazy_at is None:
             return self._retry_at
         return self._lazy_at if self._retry_at is None else min(self._lazy_at, self._retry_at)

@@ -24,10 +24,12 @@ class KeySettings(Protocol):
     @property
     def group_sessions_per_user(self) -> bool:
         """Groups and channels: one lane per participant."""
+        ...
 
     @property
     def thread_sessions_per_user(self) -> bool:
         """Threads: one lane per participant."""
+        ...
 
 
 def is_shared_multi_user_session(
@@ -85,7 +87,7 @@ class SessionKey:
     def text(self) -> str:
         """The seed's form: empty parts left out, scope and account not shown."""
         if self.chat_type == "dm":
-            tail = (self.chat_id or self.participant, self.thread_id)
+            tail: tuple[str, ...] = (self.chat_id or self.participant, self.thread_id)
         else:
             tail = (self.chat_id, self.thread_id, self.participant)
         parts = (self.platform, self.chat_type, *(part for part in tail if part))

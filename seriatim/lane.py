@@ -116,8 +116,9 @@ class LaneState:
 
     ``head``: events in the lane log. ``queue``: the slot, then the overflow. ``interrupted``: turns that
     ended without an outcome, oldest first; their claims run again. ``interruptions``: in a row.
-    ``suspended_at``: seq of the first suspension, -1 when it holds for everything, None without one. ``boundary``, ``had_activity``: one-shot
-    facts for the next turn. ``phase`` and ``since`` (epoch ms) make a stuck lane visible.
+    ``suspended_at``: seq of the first suspension, -1 when it holds for everything, None without one.
+    ``boundary``, ``had_activity``: one-shot facts for the next turn. ``phase`` and ``since`` (epoch ms) make
+    a stuck lane visible.
     """
 
     key: str

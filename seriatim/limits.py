@@ -59,7 +59,10 @@ HELD_MAX: Final = 4096
 """Inbound mail held for one lane while it is read, fenced or put to rest."""
 
 CRASHES_MAX: Final = 5
-"""Crashes of one lane's actor in this process after which the lane is quarantined."""
+"""Restarts of one lane in close succession after which the lane is quarantined."""
+
+CRASHES_FORGOTTEN_MS: Final = 600_000
+"""After so long without one, earlier restarts don't count any more."""
 
 RESTART_MS: Final = (10, 100, 1_000, 5_000)
 """Waits before a crashed lane is started again."""

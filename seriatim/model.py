@@ -14,6 +14,10 @@ from seriatim.events import mend_text
 from seriatim.limits import ID_CHARS_MAX, TEXT_BYTES_MAX
 
 
+def _platform_name(name: object) -> str:
+    return str(name).strip().lower()
+
+
 @frozen(order=True)
 class Platform:
     """A messaging platform by its lower-case name ("telegram", "irc", "local", …).
@@ -21,7 +25,7 @@ class Platform:
     Two platforms of one name are equal. Raises InvalidInputError for an empty or oversized name.
     """
 
-    name: str = field(converter=lambda name: str(name).strip().lower())
+    name: str = field(converter=_platform_name)
 
     def __attrs_post_init__(self) -> None:
         if not self.name or len(self.name) > ID_CHARS_MAX or not self.name.isprintable():
@@ -46,6 +50,14 @@ _OPTIONAL_TEXTS = (
 )
 
 
+def _platform(platform: Platform | str) -> Platform:
+    return platform if isinstance(platform, Platform) else Platform(platform)
+
+
+def _id_text(chat_id: object) -> str:
+    return "" if chat_id is None else str(chat_id)
+
+
 @frozen
 class SessionSource:
     """Where a message came from (gateway seed §1); used for routing, isolation and context.
@@ -56,8 +68,8 @@ class SessionSource:
     is a bot. ``role_authorized``: a platform role let the author in.
     """
 
-    platform: Platform = field(converter=lambda p: p if isinstance(p, Platform) else Platform(p))
-    chat_id: str = field(default="", converter=lambda chat_id: "" if chat_id is None else str(chat_id))
+    platform: Platform = field(converter=_platform)
+    chat_id: str = field(default="", converter=_id_text)
     chat_name: str | None = None
     chat_type: ChatType = "dm"
     user_id: str | None = None
@@ -111,8 +123,8 @@ class SessionSource:
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> SessionSource:
         """The inverse of ``to_dict``; unknown keys are left aside, malformed ones raise InvalidInputError."""
-        if not isinstance(data, dict) or "platform" not in data:
-            raise InvalidInputError("source", "a mapping with a platform is needed")
+        if "platform" not in data:
+            raise InvalidInputError("source", "a platform is needed")
         known = {name: data[name] for name in _SOURCE_FIELDS if name in data}
         return cls(**known)
 

@@ -39,27 +39,35 @@ class StoreReader(Protocol):
 
         Raises CorruptionError where a checksum or the numbering is broken.
         """
+        ...
 
     def header(self, log: LogId) -> dict[str, Any] | None:
         """The header that created the log, or None when there is no such log."""
+        ...
 
     def binding(self, session: LogId) -> LogId | None:
         """The lane that the session is bound to."""
+        ...
 
     def logs(self, prefix: str, after: str = "", limit: int = 1000) -> list[LogId]:
         """A page of log ids that begin with ``prefix`` and sort after ``after``."""
+        ...
 
     def open_work(self) -> list[tuple[LogId, Hot]]:
         """Every lane whose hot row is open; cost in proportion to these, not to all lanes."""
+        ...
 
     def counters(self) -> Balance:
         """The sum of every lane's hot row."""
+        ...
 
     def has_keys(self, keys: Iterable[str]) -> set[str]:
         """Those of ``keys`` that were committed as unique keys."""
+        ...
 
     def close(self) -> None:
         """Release the reader. Idempotent."""
+        ...
 
 
 class Store(Protocol):
@@ -68,6 +76,7 @@ class Store(Protocol):
     @property
     def epoch(self) -> int:
         """The owner's epoch, raised by each opening for writing (and after each Unknown)."""
+        ...
 
     def commit(self, commits: Sequence[Commit]) -> list[Outcome]:
         """Make the commits durable together, each all or nothing; answer in the same order.
@@ -77,12 +86,16 @@ class Store(Protocol):
         new epoch, and looks the commit's id up before writing it. A commit whose id is present is Durable
         without a second write. Keys and the id are checked before anything else can refuse.
         """
+        ...
 
     def fence(self, lane: LogId, incarnation: int) -> None:
         """Refuse from now on commits of ``lane`` by a smaller incarnation."""
+        ...
 
     def reader(self) -> StoreReader:
         """A new reader that sees everything durable at each call."""
+        ...
 
     def close(self) -> None:
         """Checkpoint and release. Idempotent; never raises for a store that is already broken."""
+        ...

@@ -49,7 +49,7 @@ class Home:
         Raises HomeError (no folder, may not be written), HomeBusyError (names the owner),
         FormatUnsupportedError and CorruptionError (its database); nothing was written then.
         """
-        path = Path(os.path.abspath(folder))
+        path = Path(folder).absolute()
         _check_folder(path)
         if (path / DATABASE).exists():
             inspect_file(str(path / DATABASE), write=True, busy_ms=_BUSY_MS)
@@ -78,7 +78,7 @@ class Home:
     @staticmethod
     def database_of(folder: str | os.PathLike[str]) -> str:
         """The database of a home that is only to be read. Raises HomeError when there is none."""
-        path = Path(os.path.abspath(folder))
+        path = Path(folder).absolute()
         if not (path / DATABASE).is_file():
             raise HomeError(str(path), "holds no state yet; is it the right home?")
         return str(path / DATABASE)
@@ -162,7 +162,7 @@ def _describe_self() -> bytes:
         "pid": process.pid,
         "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(process.create_time())),
         "host": socket.gethostname(),
-        "command": os.path.basename(sys.argv[0]) or "python",
+        "command": Path(sys.argv[0]).name or "python",
     }
     return json.dumps(about).encode()
 

@@ -315,9 +315,7 @@ class SqliteStore:
         refusal = StoreUnhealthyError(f"the database can't be read ({error_name(error)})")
         if getattr(error, "sqlite_errorcode", 0) & 0xFF not in _LOCKED:
             self._poison(())
-        return [
-            Unknown(c.id, str(refusal)) if c.id in self._unknown else Refused(c.id, refusal) for c in commits
-        ]
+        return [Unknown(c.id, str(refusal)) if c.id in self._unknown else Refused(c.id, refusal) for c in commits]
 
     def _doubt(self, commit: str, refusal: StoreError) -> Outcome:
         """The outcome of a commit once unknown while this handle can't write.
@@ -360,10 +358,7 @@ class SqliteStore:
         """Look up in one step the logs of the group that aren't cached."""
         known = self._logs
         missing = {
-            part.log
-            for commit in commits
-            for part in commit.parts
-            if part.log not in known and part.header is None
+            part.log for commit in commits for part in commit.parts if part.log not in known and part.header is None
         }
         for commit in commits:
             if commit.bindings:

@@ -95,9 +95,7 @@ class SqliteReader:
         """See ``StoreReader.has_keys``."""
         names = json.dumps([key for key in keys if is_name(key)])
         with self._reading() as connection:
-            rows = connection.execute(
-                "SELECT k.key FROM json_each(?) j JOIN keys k ON k.key = j.value", [names]
-            )
+            rows = connection.execute("SELECT k.key FROM json_each(?) j JOIN keys k ON k.key = j.value", [names])
             return {row[0] for row in rows}
 
     def close(self) -> None:

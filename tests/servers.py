@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-PACKAGES = {"ngircd": "ngircd", "inspircd": "inspircd"}
+PACKAGES = {"ngircd": "ngircd", "inspircd": "inspircd", "openssl": "openssl"}
 """Program -> Debian package."""
 
 START_S_MAX = 10.0

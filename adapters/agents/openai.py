@@ -12,6 +12,7 @@ import json
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from attrs import define, field
@@ -121,8 +122,8 @@ class OpenAICompatible:
         In a shared session user messages bear their author's prefix, as ``turn.text`` does. Tool messages
         are left out: this agent offers no tools, and servers refuse results without their calls.
         """
-        said = [m for m in turn.history if m.role in ("user", "assistant") and m.text]
-        said = said[max(0, len(said) - self._history_max) :] if self._history_max > 0 else []
+        newest = (m for m in reversed(turn.history) if m.role in ("user", "assistant") and m.text)
+        said = reversed(list(islice(newest, self._history_max)))
         made = [{"role": m.role, "content": _content(m, shared=turn.shared)} for m in said]
         if self._system_prompt is not None:
             made.insert(0, {"role": "system", "content": self._system_prompt})
@@ -181,12 +182,14 @@ class OpenAICompatible:
         raise AssertionError("unreachable")
 
     def _open_client(self) -> httpx.AsyncClient:
-        httpx = _httpx()
-        if self._client is None:
+        client = self._client
+        if client is None:
+            httpx = _httpx()
             # As many connections as there are turns: the gateway's slots are the bound.
             limits = httpx.Limits(max_connections=None, max_keepalive_connections=20)
-            self._client = httpx.AsyncClient(timeout=self._timeout_s, limits=limits, transport=self._transport)
-        return self._client
+            client = httpx.AsyncClient(timeout=self._timeout_s, limits=limits, transport=self._transport)
+            self._client = client
+        return client
 
 
 def _httpx() -> Any:

@@ -15,9 +15,9 @@ from typing import Literal, Protocol
 
 from attrs import frozen
 
-from seriatim.adapters.base import Adapter, Outbound
+from seriatim.adapters.base import Adapter
 from seriatim.errors import SendError
-from seriatim.model import MessageEvent, Target
+from seriatim.model import MessageEvent, Outbound, Target
 
 BURST = 500
 WAIT_S_MAX = 30.0

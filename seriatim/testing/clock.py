@@ -15,9 +15,9 @@ class VirtualTimer:
 
     __slots__ = ("due_ms", "fn")
 
-    def __init__(self, due_ms: float, fn: Callable[[], None]) -> None:
+    def __init__(self, due_ms: float, fn: Callable[[], object]) -> None:
         self.due_ms = due_ms
-        self.fn: Callable[[], None] | None = fn
+        self.fn: Callable[[], object] | None = fn
 
     def cancel(self) -> None:
         """Don't fire. The heap forgets the entry when its turn comes."""
@@ -49,7 +49,7 @@ class VirtualClock:
         """What has passed; jumps of the wall clock don't touch it."""
         return self._elapsed_ms
 
-    def call_later(self, delay_ms: float, fn: Callable[[], None]) -> VirtualTimer:
+    def call_later(self, delay_ms: float, fn: Callable[[], object]) -> VirtualTimer:
         """Fire *fn* once *delay_ms* of virtual time have passed; a negative delay counts as none."""
         timer = VirtualTimer(self._elapsed_ms + max(0.0, delay_ms), fn)
         self._set += 1

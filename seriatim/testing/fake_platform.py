@@ -18,9 +18,9 @@ from typing import Any, Literal
 
 from attrs import define, frozen
 
-from seriatim.adapters.base import AcceptReceipt, Capabilities, Inbox, Outbound, Sent
+from seriatim.adapters.base import AcceptReceipt, Capabilities, Inbox
 from seriatim.errors import SendError
-from seriatim.model import MessageEvent, Platform, SessionSource, Target
+from seriatim.model import MessageEvent, Outbound, Platform, Sent, SessionSource, Target
 
 FaultKind = Literal["plain", "permanent", "arrived", "lost"]
 
@@ -194,6 +194,7 @@ class FakePlatform:
         A refused message stays pending and is given again by ``redeliver`` or to the next ``run``.
         """
         self._listening = True
+        self._changed = asyncio.Event()  # a new one: the platform outlives the loops of its gateways
         self.redeliver()
         try:
             while True:
@@ -211,6 +212,16 @@ class FakePlatform:
 
     def _next(self) -> Posted | None:
         return next((posted for posted in self.pending() if not posted.given), None) if self._up else None
+
+    @property
+    def connected(self) -> bool:
+        """Whether the platform can be reached."""
+        return self._up
+
+    @property
+    def command_prefix(self) -> str | None:
+        """As the configuration says."""
+        return None
 
     def text_max(self, target: Target) -> int:
         """As the capabilities say, for every target."""

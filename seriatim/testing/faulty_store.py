@@ -84,9 +84,7 @@ class FaultyStore:
             if fault is None or fault is Fault.UNKNOWN_DONE
         ]
         answers = iter(self.inner.commit(through) if through else [])
-        outcomes = [
-            self._outcome(commit, fault, answers) for commit, fault in zip(commits, faults, strict=True)
-        ]
+        outcomes = [self._outcome(commit, fault, answers) for commit, fault in zip(commits, faults, strict=True)]
         if self.after is not None:
             self.after(commits, outcomes)
         return outcomes

@@ -135,11 +135,11 @@ class ScriptedRunner:
         if turn is not None:
             turn.gate.release(calls)
 
-    def proceed(self, lane: str, generation: int, call_id: str) -> None:
+    def proceed(self, lane: str, generation: int, calls: tuple[str, ...]) -> None:
         """See TurnRunner.proceed."""
         turn = self._playing.get((lane, generation))
         if turn is not None:
-            turn.gate.proceed(call_id)
+            turn.gate.proceed(calls)
 
     def evict(self, lane: str) -> int:
         """See TurnRunner.evict."""

@@ -9,9 +9,10 @@ from typing import Any
 import pykka
 import pytest
 
-from seriatim.actors.dispatch import ActorDeadError, LoopDispatcher, PoolDispatcher
+from seriatim.actors.dispatch import LoopDispatcher, PoolDispatcher
 from seriatim.actors.pooled import PooledActor
 from seriatim.actors.system import ActorSystem, Crash
+from seriatim.errors import ActorDeadError
 from seriatim.testing.clock import VirtualClock
 
 from .worlds import WAIT_S, Recorder, World, log_of, raiser
@@ -21,7 +22,9 @@ class OddExit(BaseException):
     """Not an Exception."""
 
 
-@pytest.mark.parametrize("error", [ValueError("x"), asyncio.CancelledError(), SystemExit(3), OddExit(), GeneratorExit()])
+@pytest.mark.parametrize(
+    "error", [ValueError("x"), asyncio.CancelledError(), SystemExit(3), OddExit(), GeneratorExit()]
+)
 def test_whatever_escapes_becomes_a_crash(world: World, error: BaseException) -> None:
     """Any BaseException out of a handler is a Crash with its message and the waiting mail; other actors go on."""
     other = world.start(Recorder)

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from seriatim.actors.dispatch import (
+from seriatim.actors.pooled import PooledActor
+from seriatim.errors import (
     ActorDeadError,
     BlockingAskError,
     DispatcherClosedError,
@@ -17,7 +18,6 @@ from seriatim.actors.dispatch import (
     NameTakenError,
     SystemStoppingError,
 )
-from seriatim.actors.pooled import PooledActor
 
 from .worlds import WAIT_S, Recorder, World, log_of, raiser
 
@@ -75,7 +75,7 @@ def test_a_full_mailbox_says_what_it_refused(world: World) -> None:
 
 
 def test_hooks_run_in_order_and_off_the_starter(world: World) -> None:
-    """on_start comes before the first message and on_stop after the last; only __init__ runs on the starter's thread."""
+    """on_start comes before the first message, on_stop after the last; only __init__ runs on the starter's thread."""
     seen: list[tuple[str, bool]] = []
     here = threading.get_ident()
 

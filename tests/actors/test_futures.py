@@ -66,7 +66,7 @@ def test_derived_futures_are_awaited_without_a_thread() -> None:
         loop.call_soon(source.set, [1, 2, 3])
         loop.call_soon(other.set, [4])
         before = threading.active_count()
-        assert await source.map(lambda numbers: sum(numbers)) == 6
+        assert await source.map(sum) == 6
         assert await source.filter(lambda n: n > 1) == [2, 3]
         assert await source.reduce(lambda a, b: a + b) == 6
         assert await source.join(other) == [[1, 2, 3], [4]]
@@ -92,7 +92,11 @@ def test_callbacks_run_once_each_and_failures_are_logged(caplog: pytest.LogCaptu
     """Callbacks run at settling, or at once afterwards; one that raises doesn't keep the others from it."""
     future: PooledFuture[int] = PooledFuture()
     seen: list[int] = []
-    future.add_done_callback(lambda _: 1 // 0)
+
+    def clumsy(_: object) -> None:
+        raise ZeroDivisionError
+
+    future.add_done_callback(clumsy)
     future.add_done_callback(lambda done: seen.append(done.get()))
     future.set(5)
     future.add_done_callback(lambda done: seen.append(done.get()))

@@ -10,15 +10,18 @@ from typing import Any
 import pytest
 
 from seriatim.actors import dispatch
-from seriatim.actors.dispatch import ActorDeadError, BlockingAskError, LoopDispatcher, PoolDispatcher
+from seriatim.actors.dispatch import LoopDispatcher, PoolDispatcher
 from seriatim.actors.pooled import PooledActor
 from seriatim.actors.system import ActorSystem, Ref
+from seriatim.errors import ActorDeadError, BlockingAskError
 from seriatim.testing.clock import VirtualClock
 
 from .worlds import WAIT_S, Recorder
 
 
 def new_system() -> ActorSystem:
+    """A system in which nothing may crash."""
+
     def unexpected(crash: Any) -> None:
         raise AssertionError(crash)
 
@@ -37,6 +40,7 @@ def on_loop(body: Callable[[ActorSystem], Coroutine[Any, Any, None]]) -> None:
 
 
 def start_many(system: ActorSystem, dispatcher: LoopDispatcher, count: int) -> list[Ref[Any]]:
+    """Recorders by the dozen."""
     return [system.start(Recorder, dispatcher=dispatcher, name=f"r{n}") for n in range(count)]
 
 
@@ -87,7 +91,7 @@ def test_a_slow_pass_ends_early() -> None:
 
 
 def test_the_hand_off_comes_in_a_pass_and_at_its_end() -> None:
-    """handoff is called every so many activations and at the end of each pass, on the loop's thread."""
+    """Handoff is called every so many activations and at the end of each pass, on the loop's thread."""
 
     async def body(system: ActorSystem) -> None:
         calls: list[int] = []
@@ -102,7 +106,7 @@ def test_the_hand_off_comes_in_a_pass_and_at_its_end() -> None:
 
 
 def test_a_failing_hand_off_does_not_stop_the_pass(caplog: pytest.LogCaptureFixture) -> None:
-    """handoff may raise: it is logged, and the actors go on."""
+    """Handoff may raise: it is logged, and the actors go on."""
 
     def clumsy() -> None:
         raise RuntimeError("clumsy")
@@ -141,12 +145,13 @@ def test_slow_yields_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
         def perf_counter(self) -> float:
             return self.now
 
-        def sleep(self, seconds: float) -> None:
+        def offer(self) -> None:
             self.sleeps += 1
             self.now += 0.005
 
     slow = SlowTime()
     monkeypatch.setattr(dispatch, "time", slow)
+    monkeypatch.setattr(dispatch, "yield_gil", slow.offer)
 
     async def body(system: ActorSystem) -> None:
         dispatcher = LoopDispatcher(asyncio.get_running_loop(), handoff=lambda: None, pass_ms_max=1e9)
@@ -182,7 +187,7 @@ def test_threads_wake_the_loop() -> None:
 
 
 def test_blocking_the_loop_on_its_own_actor_is_refused() -> None:
-    """A blocking ask on the loop's thread could never be answered, so it raises; from another actor's loop it may wait."""
+    """A blocking ask on the loop's thread could never be answered, so it raises; a pool's actor may be waited for."""
 
     async def body(system: ActorSystem) -> None:
         ref = system.start(Recorder, dispatcher=LoopDispatcher(asyncio.get_running_loop()), name="r")

@@ -36,7 +36,9 @@ def test_pykkas_init_sets_what_ours_sets() -> None:
 
     ours = set(vars(Recorder()))
     theirs = set(vars(Threaded()))
-    assert theirs <= ours, f"{HINT}: Actor.__init__ now also sets {sorted(theirs - ours)}; set it in PooledActor.__init__"
+    assert theirs <= ours, (
+        f"{HINT}: Actor.__init__ now also sets {sorted(theirs - ours)}; set it in PooledActor.__init__"
+    )
 
 
 def test_the_loop_handles_the_cases_that_pykkas_loop_handles() -> None:

@@ -66,9 +66,11 @@ class Recorder(PooledActor):
         self.threads: set[int] = set()
 
     def on_start(self) -> None:
+        """Note the thread."""
         self.threads.add(threading.get_ident())
 
     def on_receive(self, message: Any) -> Any:
+        """Answer, obey or keep."""
         self.threads.add(threading.get_ident())
         if message == "log":
             return list(self.log)

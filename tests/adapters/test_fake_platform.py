@@ -10,9 +10,9 @@ from typing import Literal
 import pytest
 from attrs import define
 
-from seriatim.adapters.base import Capabilities, Sent
+from seriatim.adapters.base import Capabilities
 from seriatim.errors import SendError
-from seriatim.model import Target
+from seriatim.model import Sent, Target
 from seriatim.testing.adapter_contract import AdapterContract, Place, RecordingInbox, outbound, running
 from seriatim.testing.fake_platform import FakePlatform, Fault
 
@@ -140,19 +140,22 @@ def test_without_replay_what_is_said_to_nobody_is_gone() -> None:
 
 def test_a_message_whose_accept_was_cut_off_comes_again() -> None:
     """A crash between the giving and the ack costs a repetition, with the same id, never the message."""
+    platform = FakePlatform()
 
-    async def main() -> None:
-        platform = FakePlatform()
-        platform.say("kept")
+    async def crash() -> None:
         async with running(platform) as inbox:
             inbox.hold()
+            platform.say("kept")
             await asyncio.sleep(0)
+
+    async def start_again() -> None:
         async with running(platform) as inbox:
             [event] = await inbox.heard(1)
         assert (event.text, event.message_id) == ("kept", "in1")
-        assert [posted.acked for posted in platform.posted] == [True]
 
-    asyncio.run(main())
+    asyncio.run(crash())
+    asyncio.run(start_again())
+    assert [(posted.given, posted.acked) for posted in platform.posted] == [(1, True)]
 
 
 def test_a_closed_source_ends_the_run_after_the_last_message() -> None:

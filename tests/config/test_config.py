@@ -25,7 +25,6 @@ model = "small"
 api_key = "${KEY}"
 system_prompt = "Be brief."
 timeout_s = 5
-gateway_timeout = 0
 gateway_auto_continue_freshness = 60
 [agent.agent_cache]
 max_size = 2
@@ -36,7 +35,6 @@ concurrency_max = 3
 [queue]
 collapse = "replace"
 busy = "queue"
-album_window_ms = 100
 
 [delivery]
 separate_attempt = true
@@ -80,9 +78,9 @@ def test_the_defaults_are_the_promised_ones() -> None:
     made = GatewayConfig()
 
     assert (made.home, made.group_sessions_per_user, made.thread_sessions_per_user) == ("state", True, False)
-    assert (made.agent.gateway_timeout, made.agent.gateway_auto_continue_freshness) == (1800, 3600)
+    assert made.agent.gateway_auto_continue_freshness == 3600
     assert made.agent.agent_cache.max_size == 128
-    assert (made.queue.collapse, made.queue.busy, made.queue.album_window_ms) == ("merge", "queue", 800)
+    assert (made.queue.collapse, made.queue.busy) == ("merge", "queue")
     assert (made.delivery.separate_attempt, made.delivery.max_age_s, made.delivery.attempts_ambiguous_max) == (
         False,
         86_400,

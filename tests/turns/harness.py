@@ -109,7 +109,7 @@ class Harness:
                 self.runner.release(lane, generation, tuple(call.id for call in message.calls))
             elif isinstance(message, ToolFinished):
                 self.runner.release(lane, generation, tuple(call.id for call in message.next))
-                self.runner.proceed(lane, generation, message.call_id)
+                self.runner.proceed(lane, generation, (message.call_id,))
 
         ear.answer = answer
 

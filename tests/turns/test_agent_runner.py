@@ -45,7 +45,7 @@ class World:
             self.runner.release("lane", generation, tuple(call.id for call in message.calls))
         elif isinstance(message, ToolFinished):
             self.runner.release("lane", generation, tuple(call.id for call in message.next))
-            self.runner.proceed("lane", generation, message.call_id)
+            self.runner.proceed("lane", generation, (message.call_id,))
 
 
 def run(agent: Any, scenario: Callable[[World], Awaitable[None]]) -> None:

@@ -118,7 +118,7 @@ def test_a_tool_with_effects_waits_for_its_commit(kind: str) -> None:
         await h.quiet()
         assert (h.ran, ear.told[-1].content, ear.ends) == (["save"], {"saved": True}, [])  # type: ignore[union-attr]
 
-        h.runner.proceed("lane", 1, offered.calls[0].id)
+        h.runner.proceed("lane", 1, (offered.calls[0].id,))
         assert (await h.ended(ear)).text == "done"
 
     play(kind, scenario)
@@ -132,7 +132,7 @@ def test_a_read_only_tool_need_not_wait(kind: str) -> None:
         await h.until(ear, lambda: bool(ear.of(ToolFinished)))
         await h.quiet()
         assert [type(message) for message in ear.told] == [StepOffered, ToolFinished]
-        h.runner.proceed("lane", 1, ear.of(ToolFinished)[0].call_id)
+        h.runner.proceed("lane", 1, (ear.of(ToolFinished)[0].call_id,))
         assert (await h.ended(ear)).text == "done"
 
     play(kind, scenario)
@@ -150,7 +150,7 @@ def test_parallel_calls_share_one_offer(kind: str) -> None:
         await h.until(ear, lambda: bool(ear.of(ToolFinished)))
         assert h.ran == ["mail"]
         h.obey(ear)
-        h.runner.proceed("lane", 1, mail.id)
+        h.runner.proceed("lane", 1, (mail.id,))
         h.runner.release("lane", 1, (save.id,))
         assert (await h.ended(ear)).text == "done"
         assert h.ran == ["mail", "save"]
@@ -174,7 +174,7 @@ def test_serial_calls_ride_with_the_result_before_them(kind: str) -> None:
         assert (first.next, h.ran) == (offered.later, ["save"])
         h.obey(ear)
         h.runner.release("lane", 1, (offered.later[0].id,))
-        h.runner.proceed("lane", 1, first.call_id)
+        h.runner.proceed("lane", 1, (first.call_id,))
         await h.ended(ear)
         assert h.ran == ["save", "mail"]
         assert len(ear.of(StepOffered)) == 1
@@ -208,7 +208,7 @@ def test_a_failing_tool_is_a_result(kind: str) -> None:
         await h.quiet()
         (finished,) = ear.of(ToolFinished)
         assert (finished.error, "no" in finished.content, ear.ends) == (True, True, [])
-        h.runner.proceed("lane", 1, finished.call_id)
+        h.runner.proceed("lane", 1, (finished.call_id,))
         ended = await h.ended(ear)
         assert (ended.reason, ended.detail) == ("failed", "RuntimeError: no")
 
@@ -311,11 +311,11 @@ def test_unknown_names_are_ignored(kind: str) -> None:
 
     async def scenario(h: Harness) -> None:
         h.runner.release("lane", 9, ("nothing",))
-        h.runner.proceed("lane", 9, "nothing")
+        h.runner.proceed("lane", 9, ("nothing",))
         assert h.runner.evict("lane") == 0
         ear = h.start(Script("hi"))
         h.runner.release("lane", 1, ("nothing",))
-        h.runner.proceed("lane", 1, "nothing")
+        h.runner.proceed("lane", 1, ("nothing",))
         assert (await h.ended(ear)).text == "hi"
 
     play(kind, scenario)

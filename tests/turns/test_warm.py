@@ -86,8 +86,6 @@ class World:
         """Run the lane's next turn to its end."""
         ear = self.start(session)
         await ear.until(lambda: bool(ear.ends))
-        # The agent is let go of in the loop's next pass, after the end was told.
-        await asyncio.sleep(0)
         return ear.ends[0].text
 
 
@@ -212,7 +210,6 @@ def test_failing_hooks_are_told_and_stop_nothing() -> None:
         ear = Ear()
         runner.start(job(), ear)
         await ear.until(lambda: bool(ear.ends))
-        await asyncio.sleep(0)
         assert runner.evict("lane") > 0
         await runner.close(5)
         return log

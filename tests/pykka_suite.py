@@ -1,0 +1,81 @@
+"""Runs Pykka's own test suite over PooledActor.
+
+``python -m tests.pykka_suite [--versions 4.5.0,latest]``. For each version a fresh environment gets that Pykka and, from
+its sdist, that version's tests; one fixture file is patched so that "pooled" stands beside "threading" among the runtimes.
+Needs a package index, so it is a script of its own and not part of the ordinary test run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tarfile
+import tempfile
+import venv
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+POOLED = """
+from seriatim.actors.futures import PooledFuture
+from seriatim.actors.pooled import PooledActor
+
+RUNTIMES["pooled"] = pytest.param(
+    Runtime(
+        name="pooled",
+        actor_class=PooledActor,
+        event_class=threading.Event,
+        future_class=PooledFuture,
+        sleep_func=time.sleep,
+    ),
+    id="pooled",
+)
+
+
+@pytest.fixture(scope="session", params=RUNTIMES.values())
+"""
+RUNTIME_FIXTURE = '\n@pytest.fixture(scope="session", params=RUNTIMES.values())\n'
+
+
+def run(version: str, where: Path) -> int:
+    """Fetch that version and run its tests; pytest's exit code."""
+    venv.create(where / "venv", with_pip=True)
+    python = str(where / "venv" / "bin" / "python")
+    pin = "pykka" if version == "latest" else f"pykka=={version}"
+    pip = [python, "-m", "pip", "--quiet", "--disable-pip-version-check"]
+    subprocess.run(
+        [*pip, "install", pin, "attrs>=24.2", "pytest", "pytest-mock", "pytest-timeout", "hatchling"], check=True
+    )
+    fetch = [*pip, "download", "--no-deps", "--no-binary", ":all:", "--no-build-isolation", "--dest", str(where), pin]
+    subprocess.run(fetch, check=True)
+    (sdist,) = where.glob("pykka-*.tar.gz")
+    with tarfile.open(sdist) as archive:
+        archive.extractall(where, filter="data")
+    suite = where / sdist.name.removesuffix(".tar.gz")
+    conftest = suite / "tests" / "conftest.py"
+    text = conftest.read_text()
+    if text.count(RUNTIME_FIXTURE) != 1:
+        print(f"pykka {version}: tests/conftest.py has another shape; adapt {__file__}", file=sys.stderr)
+        return 1
+    conftest.write_text(text.replace(RUNTIME_FIXTURE, POOLED))
+    print(f"== {suite.name}", flush=True)
+    command = [python, "-m", "pytest", "-q", "--timeout", "60", "-p", "no:cacheprovider", "tests"]
+    # The sdist's own src stays off the path: what is tested is what pip installed.
+    environment = {**os.environ, "PYTHONPATH": f"{suite}{os.pathsep}{ROOT}", "PYTHONDONTWRITEBYTECODE": "1"}
+    return subprocess.run(command, cwd=suite, env=environment, check=False).returncode
+
+
+def main() -> int:
+    """Command line; 0 if every version passed."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--versions", default="4.5.0,latest", help="comma separated; 'latest' is what pip finds")
+    worst = 0
+    for version in parser.parse_args().versions.split(","):
+        with tempfile.TemporaryDirectory() as where:
+            worst = max(worst, run(version.strip(), Path(where)))
+    return worst
+
+
+if __name__ == "__main__":
+    sys.exit(main())
