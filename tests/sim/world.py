@@ -538,7 +538,7 @@ class World:
         self.faults = False
         self.platform.up = True
 
-    def settle(self, events_max: int = 200_000) -> None:
+    def settle(self, events_max: int = 20_000) -> None:
         """Go on until nothing happens any more, then judge."""
         for _ in range(events_max):
             if not self.step():
