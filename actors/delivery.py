@@ -123,7 +123,7 @@ class DeliveryActor(PooledActor):
         elif kind is SendPart:
             self._permitted(message)
         elif kind is DropDelivery:
-            self._drop(message.delivery)
+            self._drop(message)
         elif kind is _Retry:
             chat = self._chats.get(message.chat)
             if chat is not None:
@@ -146,16 +146,16 @@ class DeliveryActor(PooledActor):
         self._chats.setdefault(chat_id, _Chat()).jobs.append(job)
         self._advance(chat_id)
 
-    def _drop(self, delivery: str) -> None:
-        known = self._jobs.get(delivery)
+    def _drop(self, message: DropDelivery) -> None:
+        known = self._jobs.get(message.delivery)
         if known is None:
             return
         chat_id, job = known
-        chat = self._chats[chat_id]
-        if job.sending:
-            job.due.clear()  # what is on its way can't be called back; its end is heard in _done
+        # What is on its way can't be called back; its end is heard in _done.
+        job.due = deque(part for part in job.due if part < message.first)
+        if job.due or job.sending:
             return
-        chat.jobs.remove(job)
+        self._chats[chat_id].jobs.remove(job)
         self._forget(job)
         self._advance(chat_id)
 
@@ -232,12 +232,13 @@ class DeliveryActor(PooledActor):
         chat_id, job = known
         job.sending = False
         error = message.error
+        wanted = bool(job.due) and job.due[0] == message.part
         if error is None:
             job.failures = 0
-            if job.due:
+            if wanted:
                 job.due.popleft()
             self._post(job.lane, PartSettled(message.delivery, message.part, message.message_id))
-        elif job.due:
+        elif wanted:
             self._failed(chat_id, job, message.part, error)
         self._advance(chat_id)
 
