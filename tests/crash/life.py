@@ -30,7 +30,7 @@ from seriatim.testing.scripted import Ran, ScriptedRunner
 from seriatim.testing.snapshot import wal_frames
 from seriatim.turn import Told, TurnEnded, TurnJob
 from tests.crash.ground import Ground, ToolRun
-from tests.crash.points import Fate, Points, SimulatedCrash
+from tests.crash.points import KILLED, Fate, Points, SimulatedCrash
 from tests.crash.scenario import agent
 from tests.crash.witness import Witness, WitnessedStore
 
@@ -85,6 +85,7 @@ class Life:
             runner=WatchedRunner(self),
             rng=random.Random(seed),
             on_error=self._on_error,
+            on_fatal=self._on_fatal,
             at_once=True,
         )
 
@@ -146,15 +147,21 @@ class Life:
         self.points.hit(f"after commit {_kinds(commits)}")
 
     def _before_envelope(self, envelope: Envelope) -> BaseException | None:
-        if envelope.ref.name.startswith("lane:") and envelope.phase == "receive":
-            error = self.points.envelope()
-            self.ground.deaths += error is not None
-            return error
-        return None
+        lane = envelope.ref.name.startswith("lane:")
+        if envelope.phase != "receive":
+            return None
+        error = self.points.envelope(lane=lane)
+        self.ground.deaths += lane and error is not None
+        return error
 
     def _on_error(self, where: str, error: BaseException) -> None:
-        if not self.points.dead and "killed by the enumerator" not in str(error):
+        if not self.points.dead and KILLED not in str(error):
             self.errors.append(f"{where}: {type(error).__name__}: {error}")
+
+    def _on_fatal(self, where: str, error: BaseException) -> None:
+        """The gateway would stop and be started again; here it dies at once, which leaves more undone."""
+        self._on_error(where, error)
+        self.points.dead = True
 
     # --- the driver ------------------------------------------------------------------------------------
 
