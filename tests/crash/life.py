@@ -57,6 +57,7 @@ class Life:
         self.frames: dict[int, tuple[int, int]] = {}
         """Of each point after a commit: the WAL's frames before and after it."""
         self.steps = 0
+        self.receipts: list[Receipt] = []
         self.errors: list[str] = []
         self._random = random.Random(seed)
         self._slow_writer = scenario.slow_writer
@@ -237,7 +238,7 @@ class Life:
     def _give(self, posted: Posted) -> None:
         self._given.add(id(posted))
         posted.given += 1
-        self.runtime.accept(posted.event, "/", partial(self._settled, posted))
+        self.receipts.append(self.runtime.accept(posted.event, "/", partial(self._settled, posted)))
 
     def _settled(self, posted: Posted, receipt: Receipt) -> None:
         """The adapter's side of ``accept``: ack what was taken; what was refused comes again."""
