@@ -36,23 +36,28 @@ KINDS: dict[str, tuple[str, ...]] = {
     "sent, unsettled": ("sent-unsettled", "sent-unconfirmed", "before delivery/settled"),
     "accepted, unacked": ("accepted-unacked", "after inbox/accepted"),
     "inside a commit": ("in inbox/accepted", "in delivery/owed", "in tool/call", "in delivery/settled"),
+    "while draining": ("",),
     "random": ("",),
 }
 """Each kind of kill with its points; "recovery" follows a kill that leaves a turn open."""
+RARE = {"in-tool", "after tool/call", "in tool/call", "before tool/result", "after tool/result"}
+"""Points that few turns pass."""
 
 REACH_S_MAX = 6.0
 """A point not reached by then is given up, and the child killed where it is."""
 START_S_MAX = 30.0
 QUIET_S_MAX = 60.0
 SAID_A_ROUND_MAX = 60
-OPEN_MAX = 50
+OPEN_MAX = 24
 DEPTH_MAX = 250
 """Steps of SQLite's machine; a commit of a few events takes some hundred."""
 
 
 @frozen
 class Kill:
-    """One kill. ``point`` empty: after ``delay_s``, from the start of the process or, if ``live``, from its connection."""
+    """One kill. ``point`` empty: after ``delay_s``, from the start of the process or, if ``live``, from its connection.
+    ``drain_s``: SIGTERM then, and SIGKILL so much later, if there is anything left to kill.
+    """
 
     kind: str
     point: str = ""
@@ -60,6 +65,7 @@ class Kill:
     depth: int = 1
     delay_s: float = 0.0
     live: bool = True
+    drain_s: float | None = None
 
 
 @define
@@ -94,10 +100,13 @@ def plan(kills: int, rng: random.Random) -> Iterator[Kill]:
 
 def _kill(kind: str, rng: random.Random) -> Kill:
     point = rng.choice(KINDS[kind])
+    if kind == "while draining":
+        return Kill(kind, delay_s=rng.uniform(0.1, 0.5), drain_s=rng.uniform(0, 0.3))
     if not point:
         live = rng.random() < 0.7
-        return Kill(kind, delay_s=rng.uniform(0, 0.5 if live else 1.5), live=live)
-    count = 1 if kind == "recovery" else rng.randint(1, 6)
+        return Kill(kind, delay_s=rng.uniform(0.1, 0.8) if live else rng.uniform(0, 1.5), live=live)
+    # Not the first passes: a lane whose turn is interrupted in every round is given up, as it should be.
+    count = 1 if kind == "recovery" else rng.randint(1, 4) if point in RARE else rng.randint(4, 20)
     return Kill(kind, point, count, rng.randint(1, DEPTH_MAX))
 
 
@@ -202,7 +211,10 @@ class Run:
             raise HarnessError(self._last_words("the child doesn't connect"))
         limit_s = REACH_S_MAX if kill.point else kill.delay_s
         done, _ = await asyncio.wait({child.halted}, timeout=limit_s)
-        if done and not child.halted.result():
+        if not done and kill.drain_s is not None:
+            child.process.send_signal(signal.SIGTERM)
+            await asyncio.wait({child.halted}, timeout=kill.drain_s)
+        elif done and not child.halted.result():
             raise HarnessError(self._last_words("the child ended by itself"))
         return child.halted.result() if done else ""
 
@@ -228,7 +240,7 @@ class Run:
         rng = self._rng
         name = f"m{len(self._platform.world.said) + 1}"
         kind = "queue" if rng.random() < 0.15 else "human"
-        text = name + (" tool" if rng.random() < 0.15 else "") + (" long" if rng.random() < 0.1 else "")
+        text = name + (" tool" if rng.random() < 0.25 else "") + (" long" if rng.random() < 0.1 else "")
         said = Said(name, f"{chat}/{user}", chat, kind)
         self._platform.say(
             said, user=user, chat_type=chat_type, text=f"/queue {text}" if kind == "queue" else text
@@ -240,7 +252,7 @@ class Run:
         try:
             if not await self._platform.until(self._is_connected, START_S_MAX):
                 raise HarnessError(self._last_words("the last child doesn't connect"))
-            done = await self._platform.until(lambda: self._platform.quiet, QUIET_S_MAX)
+            done = await self._platform.all_done(QUIET_S_MAX)
             child.process.send_signal(signal.SIGTERM)
             await asyncio.wait({ended := asyncio.ensure_future(child.process.wait())}, timeout=QUIET_S_MAX)
             code = ended.result() if ended.done() else None
