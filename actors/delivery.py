@@ -16,9 +16,9 @@ from attrs import Factory, define, frozen
 
 from seriatim.actors.clockwork import signal_later
 from seriatim.actors.pooled import PooledActor
-from seriatim.actors.refs import Ref, ref_of
+from seriatim.actors.refs import Ref
 from seriatim.clock import Clock
-from seriatim.effects import Deliver, DropDelivery, SendPart
+from seriatim.effects import Deliver, DropDelivery, Owes, SendPart
 from seriatim.errors import SendError
 from seriatim.mail import AttemptWanted, Mail, PartAbandoned, PartFailed, PartSettled
 from seriatim.model import Outbound, Target
@@ -57,6 +57,14 @@ class TakeUp:
 
     lane: str
     effect: Deliver
+
+
+@frozen
+class Debts:
+    """Everything that a lane owes, told by a new incarnation."""
+
+    lane: str
+    effect: Owes
 
 
 @frozen
@@ -123,7 +131,9 @@ class DeliveryActor(PooledActor):
         elif kind is SendPart:
             self._permitted(message)
         elif kind is DropDelivery:
-            self._drop(message.delivery)
+            self._drop(message)
+        elif kind is Debts:
+            self._debts(message)
         elif kind is _Retry:
             chat = self._chats.get(message.chat)
             if chat is not None:
@@ -146,14 +156,21 @@ class DeliveryActor(PooledActor):
         self._chats.setdefault(chat_id, _Chat()).jobs.append(job)
         self._advance(chat_id)
 
-    def _drop(self, delivery: str) -> None:
-        known = self._jobs.get(delivery)
+    def _debts(self, message: Debts) -> None:
+        owed = frozenset(message.effect.deliveries)
+        for delivery, (_, job) in list(self._jobs.items()):
+            if job.lane == message.lane and delivery not in owed:
+                self._drop(DropDelivery(job.effect.target, delivery))
+
+    def _drop(self, message: DropDelivery) -> None:
+        known = self._jobs.get(message.delivery)
         if known is None:
             return
         chat_id, job = known
         chat = self._chats[chat_id]
-        if job.sending:
-            job.due.clear()  # what is on its way can't be called back; its end is heard in _done
+        # What is on its way can't be called back; its end is heard in _done.
+        job.due = deque(part for part in job.due if part < message.first)
+        if job.sending or job.due:
             return
         chat.jobs.remove(job)
         self._forget(job)
@@ -223,7 +240,7 @@ class DeliveryActor(PooledActor):
 
     def _sent(self, done: SendDone) -> None:
         """What the sender calls, on whichever thread."""
-        ref_of(self).signal(done)
+        self.own_ref.signal(done)
 
     def _done(self, message: SendDone) -> None:
         known = self._jobs.get(message.delivery)
@@ -258,7 +275,7 @@ class DeliveryActor(PooledActor):
 
     def _rest(self, chat_id: str, chat: _Chat, wait_ms: float) -> None:
         chat.resting = True
-        signal_later(self._clock, wait_ms, ref_of(self), _Retry(chat_id))
+        signal_later(self._clock, wait_ms, self.own_ref, _Retry(chat_id))
 
 
 def _chat_of(target: Target) -> str:
@@ -298,6 +315,11 @@ class Deliveries:
         if found is not None:
             self._open.add(effect.delivery)
             found[0].signal(TakeUp(lane, effect))
+
+    def owes(self, lane: str, effect: Owes) -> None:
+        """Tell every delivery what a lane owes in all."""
+        for ref, _ in self._accounts.values():
+            ref.signal(Debts(lane, effect))
 
     def tell(self, target: Target | None, effect: SendPart | DropDelivery) -> None:
         """Pass an effect to the target's delivery; to all of them where the target is unknown."""

@@ -117,6 +117,16 @@ class Deliver:
 
 
 @value
+class Owes:
+    """All that the lane owes, from a new incarnation: other deliveries of this lane are over; forget them.
+
+    What told delivery so may have died with the incarnation before.
+    """
+
+    deliveries: tuple[str, ...]
+
+
+@value
 class SendPart:
     """The attempt is recorded: send the part now. ``marked``: an earlier attempt may have arrived."""
 
@@ -159,6 +169,7 @@ Effect = (
     | CancelTurn
     | ReleaseCalls
     | Proceed
+    | Owes
     | Deliver
     | SendPart
     | DropDelivery

@@ -357,8 +357,10 @@ class Gate:
         return len(self._stash) < STASH_MESSAGES_MAX and self._stash_bytes + _size(message) <= STASH_BYTES_MAX
 
     def _wake_at(self) -> int | None:
+        if self._over:
+            return None
         if self._in_flight is not None:
-            return self._retry_at
+            return self._retry_at if self._unknown else None
         if self._lazy_at is None:
             return self._retry_at
         return self._lazy_at if self._retry_at is None else min(self._lazy_at, self._retry_at)

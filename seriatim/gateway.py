@@ -98,6 +98,8 @@ class Gateway:
         self._tasks: dict[Adapter, asyncio.Task[None]] = {}
         self._closed: asyncio.Future[None] | None = None
         self._stopped_clean = False
+        self._failure: GatewayClosedError | None = None
+        self._asked = asyncio.Event()
 
     # --- life ------------------------------------------------------------------------------------------
 
@@ -153,6 +155,7 @@ class Gateway:
             runner=runner,
             rng=random.Random(),
             on_error=self._on_error,
+            on_fatal=self._on_fatal,
         )
         ready: asyncio.Future[Opened] = loop.create_future()
         self._closed = loop.create_future()
@@ -167,6 +170,13 @@ class Gateway:
 
         self._runtime.open(open_store, told, told_closed)
         return await ready
+
+    def _on_fatal(self, where: str, error: BaseException) -> None:
+        """Any thread. Fail stop: nothing durable is lost, and the next start is an ordinary recovery."""
+        self._on_error(where, error)
+        self._failure = GatewayClosedError(f"{where} died of {type(error).__name__}; start again")
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._asked.set)
 
     def _flush(self) -> None:
         if self._runtime is not None:
@@ -183,9 +193,8 @@ class Gateway:
             return self._stopped_clean
         self._state = "stopping"
         runtime.drain()
-        clean = await self._wait_until(
-            lambda: runtime.slots.held == 0, self.config.stop.drain_s if drain_s is None else drain_s
-        )
+        seconds = self.config.stop.drain_s if drain_s is None else drain_s
+        clean = await self._wait_until(lambda: runtime.slots.held == 0, 0.0 if self._failure else seconds)
         if not clean:
             runtime.drain_timed_out(f"{reason}_timeout")
         assert self._runner is not None
@@ -198,7 +207,8 @@ class Gateway:
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
         await runtime.stop()
         assert self._closed is not None
-        await self._closed
+        await asyncio.wait({self._closed}, timeout=SETTLE_S_MAX)  # a writer that has died says nothing more
+        clean = clean and self._closed.done() and self._failure is None
         if self._home is not None:
             self._home.close(clean=clean)
         self._state = "stopped"
@@ -224,7 +234,7 @@ class Gateway:
 
     async def _run(self) -> bool:
         loop = asyncio.get_running_loop()
-        asked = asyncio.Event()
+        asked = self._asked
         hurry = asyncio.Event()
 
         def on_signal() -> None:
@@ -247,7 +257,10 @@ class Gateway:
         if not stopping.done() and self._runner is not None:
             await self._runner.close(0.0)
         hurried.cancel()
-        return await stopping
+        clean = await stopping
+        if self._failure is not None:
+            raise self._failure
+        return clean
 
     async def _all_ended(self) -> None:
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
@@ -295,6 +308,8 @@ class Gateway:
     def _live(self) -> Runtime:
         if self._pid != os.getpid():
             raise GatewayClosedError("this process was forked from the gateway's; the gateway lives in the parent")
+        if self._failure is not None:
+            raise self._failure
         if self._runtime is None or self._state not in ("running", "stopping"):
             raise GatewayClosedError(f"the gateway is {self._state}")
         return self._runtime
@@ -342,7 +357,8 @@ class Gateway:
     def health(self) -> Mapping[str, Any]:
         """How things stand: state, live lanes, turns running and waiting for a slot, replies owed, adapters."""
         runtime = self._runtime
-        facts: dict[str, Any] = {"state": self._state, "adapters": {}}
+        state = "failed" if self._failure is not None else self._state
+        facts: dict[str, Any] = {"state": state, "adapters": {}}
         for adapter in self.adapters:
             task = self._tasks.get(adapter)
             facts["adapters"][f"{adapter.platform}:{adapter.account}"] = {

@@ -7,7 +7,7 @@ second run finds nothing to do.
 from __future__ import annotations
 
 from seriatim.batch import Batch
-from seriatim.effects import Deliver, Finished
+from seriatim.effects import Deliver, Finished, Owes
 from seriatim.inbox import reply_target
 from seriatim.lane import Owed, Running
 from seriatim.limits import INTERRUPTIONS_MAX
@@ -23,6 +23,7 @@ def recover(batch: Batch, message: Recover) -> None:
     """The crash plan of an incarnation, as drafts and effects. The caller starts the next turn."""
     state = batch.state
     running = state.running
+    batch.after.append(Owes(tuple(state.owed)))
     for owed in state.owed.values():
         batch.after.append(take_up(owed))
     if running is not None and running.generation != message.live_generation:

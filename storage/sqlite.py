@@ -15,7 +15,7 @@ import uuid
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from seriatim.commits import Commit, Outcome, Refused, Unknown
+from seriatim.commits import Commit, Durable, Outcome, Refused, Unknown
 from seriatim.errors import (
     HomeError,
     InvalidInputError,
@@ -27,7 +27,7 @@ from seriatim.events import LogId
 from seriatim.limits import STORE_LOGS_CACHED_MAX
 
 from .encoding import chain_start, to_json
-from .files import error_name, inspect_file, open_error
+from .files import connect_readonly, error_name, inspect_file, open_error
 from .schema import COLUMNS, EVENTS_PER_ROW, FORMAT, HOT, insert_sql, migrate
 from .sqlite_reader import SqliteReader
 from .staging import LogState, StagedCommit, StagedPart, Staging, is_name, stage
@@ -97,7 +97,7 @@ class SqliteStore:
                 outcomes += answered
             else:
                 outcomes += [
-                    Unknown(c.id, "still failing") if c.id in self._unknown else Refused(c.id, refusal) for c in group
+                    self._doubt(c.id, refusal) if c.id in self._unknown else Refused(c.id, refusal) for c in group
                 ]
         return outcomes
 
@@ -316,6 +316,23 @@ class SqliteStore:
         if getattr(error, "sqlite_errorcode", 0) & 0xFF not in _LOCKED:
             self._poison(())
         return [Unknown(c.id, str(refusal)) if c.id in self._unknown else Refused(c.id, refusal) for c in commits]
+
+    def _doubt(self, commit: str, refusal: StoreError) -> Outcome:
+        """The outcome of a commit once unknown while this handle can't write.
+
+        A newer owner's epoch has made it final, so it can be looked up; otherwise the doubt stays.
+        """
+        if refusal is not self._lost:
+            return Unknown(commit, "still failing")
+        try:
+            connection = connect_readonly(self.path, self._busy_ms)
+            try:
+                found = connection.execute(_FIND_IDS, [json.dumps([commit])]).fetchone()
+            finally:
+                connection.close()
+        except sqlite3.Error as error:
+            return Unknown(commit, error_name(error))
+        return Refused(commit, refusal) if found is None else Durable(commit)
 
     def _poison(self, commits: Iterable[Commit]) -> None:
         """Drop the handle: after a failed write or sync nothing that it says can be trusted."""
