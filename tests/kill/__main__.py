@@ -34,6 +34,7 @@ def _shown(report: Report) -> dict[str, object]:
         "kills": report.kills,
         **report.verdict.figures(),
         "interruptions": report.interruptions,
+        "unbalanced": report.unbalanced,
         "reached": dict(report.reached),
         "missed": dict(report.missed),
         "seconds": report.seconds,

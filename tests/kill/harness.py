@@ -23,6 +23,9 @@ from pathlib import Path
 
 from attrs import Factory, define, frozen
 
+from seriatim.errors import StoreUnhealthyError
+from seriatim.storage.audit import audit
+from seriatim.storage.sqlite_reader import SqliteReader
 from tests.kill.failpoints import environment
 from tests.kill.judge import Said, Verdict, judge, read_logs
 from tests.kill.platform import Platform
@@ -70,7 +73,8 @@ class Kill:
 
 @define
 class Report:
-    """What a run shows. ``reached``: named points at which a child was killed; ``missed``: armed and not reached."""
+    """What a run shows. ``reached``: named points at which a child was killed; ``missed``: armed and not reached.
+    ``unbalanced``: kills after which the counters or logs didn't add up."""
 
     seed: int
     verdict: Verdict
@@ -78,6 +82,7 @@ class Report:
     reached: Counter[str] = Factory(Counter)
     missed: Counter[str] = Factory(Counter)
     interruptions: int = 0
+    unbalanced: int = 0
     seconds: float = 0.0
 
 
@@ -168,6 +173,7 @@ class Run:
         self._platform = Platform()
         self._report = Report(seed, Verdict())
         self._sin = sin
+        self._findings: list[str] = []
 
     async def run(self) -> Report:
         """Do it. Raises HarnessError."""
@@ -183,6 +189,7 @@ class Run:
             await self._platform.close()
         logs = read_logs(self._home / "state.db")
         report.verdict = judge(self._platform.world, logs)
+        report.verdict.findings += self._findings
         report.interruptions = logs.interruptions
         report.seconds = round(time.monotonic() - began, 1)
         return report
@@ -202,8 +209,26 @@ class Run:
             await child.kill()
         if not await self._platform.until(lambda: not self._platform.connected, START_S_MAX):
             raise HarnessError("the dead child's connection is still open")
+        self._audit(kill)
         if kill.point:
             (self._report.reached if where else self._report.missed)[kill.point] += 1
+
+    def _audit(self, kill: Kill) -> None:
+        """Law 1 holds at every instant: also in what a kill left behind."""
+        database = self._home / "state.db"
+        if not database.exists():
+            return  # killed before it made one
+        try:
+            reader = SqliteReader(database)
+        except StoreUnhealthyError:
+            return  # killed before its tables were there
+        try:
+            found = audit(reader)
+        finally:
+            reader.close()
+        if not found.holds:
+            self._report.unbalanced += 1
+            self._findings.append(f"after {kill}: {found.problems or found.counters}")
 
     async def _wait(self, child: Child, kill: Kill) -> str:
         """Return when the child is to be killed; the name of the point where it halted, if it did."""
@@ -261,7 +286,7 @@ class Run:
         if code != 0:
             raise HarnessError(self._last_words(f"the last child's exit code: {code}"))
         if not done:
-            self._report.verdict.findings.append("not everything was answered in time")
+            self._findings.append("not everything was answered in time")
 
     def _last_words(self, what: str) -> str:
         return f"{what}\n{self._log.read_text(errors='replace')[-4000:]}"
