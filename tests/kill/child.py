@@ -1,9 +1,9 @@
 """The child: a gateway on a home, whose platform is the harness at the other end of a socket.
 
 ``python -m tests.kill.child HOME SOCKET [--separate-attempt] [--sin NAME]``. Lines of JSON; from the platform:
-``{"say": {id, chat, user, type, text}}``, ``{"posted": n, "id": ...}`` and ``{"ask": "at rest"}``; to it: ``{"ack": id}``,
-``{"post": n, "chat": ..., "text": ...}``, and the notes of the agent. A ``--sin`` is a gateway that breaks a law, to
-see that the harness notices.
+``{"say": {id, chat, user, type, text}}``, ``{"posted": n, "id": ...}`` and ``{"ask": "at rest"}``; to it:
+``{"ack": id}``, ``{"post": n, "chat": ..., "text": ...}``, and the notes of the agent.
+A ``--sin`` is a gateway that breaks a law, to see that the harness notices.
 """
 
 from __future__ import annotations
@@ -110,6 +110,7 @@ class SocketAdapter:
         if self._writer is None:
             raise SendError("not connected")
         text = unmarked(out.text) if self._sin == "strip-mark" else out.text
+        message_id = ""
         for _ in range(2 if self._sin == "post-twice" else 1):
             number = next(self._numbers)
             confirmed = self._unconfirmed[number] = asyncio.get_running_loop().create_future()

@@ -65,7 +65,7 @@ class Logs:
     tools: Counter[str] = Factory(Counter)
     turns: set[tuple[str, int]] = Factory(set)
     interruptions: int = 0
-    balance: Balance = Balance(0, 0, 0, 0, 0)
+    balance: Balance = Factory(lambda: Balance(0, 0, 0, 0, 0))
 
 
 @define
@@ -170,8 +170,9 @@ def reply_of(text: str) -> tuple[list[str], int, int] | None:
 
 
 def _balance(verdict: Verdict, logs: Logs) -> None:
-    counted, told = logs.balance, Balance(
-        logs.accepted.total(), len(logs.answered), len(logs.merged), len(logs.dropped), 0
+    counted, told = (
+        logs.balance,
+        Balance(logs.accepted.total(), len(logs.answered), len(logs.merged), len(logs.dropped), 0),
     )
     if not counted.holds or counted != told:
         verdict.findings.append(f"the counters say {counted}, the logs {told}")

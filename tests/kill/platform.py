@@ -28,7 +28,7 @@ class Platform:
         self._unanswered: set[str] = set()
         self._writer: asyncio.StreamWriter | None = None
         self._changed = asyncio.Condition()
-        self._at_rest: bool | None = None
+        self._answer: bool | None = None
         self._taken = 0
         self._server: asyncio.Server | None = None
 
@@ -65,14 +65,20 @@ class Platform:
         """Wait until everything said was acked and the bot says that nothing waits and nothing is owed."""
         until = time.monotonic() + seconds
         while time.monotonic() < until:
-            self._at_rest = None
-            self._tell({"ask": "at rest"})
-            await self.until(lambda: self._at_rest is not None, ASK_AGAIN_S)
-            if self._at_rest and not self._unacked:
+            if await self._is_at_rest() and not self._unacked:
                 return True
-            seen = self._taken
-            await self.until(lambda: self._taken > seen, ASK_AGAIN_S)
+            await self._news()
         return False
+
+    async def _is_at_rest(self) -> bool:
+        self._answer = None
+        self._tell({"ask": "at rest"})
+        await self.until(lambda: self._answer is not None, ASK_AGAIN_S)
+        return bool(self._answer)
+
+    async def _news(self) -> None:
+        seen = self._taken
+        await self.until(lambda: self._taken > seen, ASK_AGAIN_S)
 
     @property
     def connected(self) -> bool:
@@ -120,7 +126,7 @@ class Platform:
         self._taken += 1
         match data:
             case {"at rest": at_rest}:
-                self._at_rest = at_rest
+                self._answer = at_rest
             case {"ack": name}:
                 world.acked.add(name)
                 self._unacked.pop(name, None)

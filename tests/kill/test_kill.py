@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 
 import pytest
@@ -33,8 +34,6 @@ def test_a_gateway_that_breaks_a_law_is_found_out(sin: str, shown: str) -> None:
 
 def test_a_plan_holds_every_kind_and_recovery_follows_an_open_turn() -> None:
     """Twelve kills hold each kind, and one during recovery comes right after one inside a turn."""
-    import random
-
     kinds = [kill.kind for kill in plan(12, random.Random(3))]
     assert len(kinds) == 12
     assert set(kinds) == set(KINDS)
@@ -90,9 +89,9 @@ def test_an_acked_message_that_no_log_knows_is_lost() -> None:
 def test_a_dropped_message_is_lost_unless_its_chat_was_told() -> None:
     """A drop has a reason and a notice."""
     notice = GIVEN_UP_TEXT.format(times=3)
-    dropped = {"accepted": Counter(["m1"]), "dropped": {"m1": "interrupted"}}
-    assert verdict(world(said="m1"), logs(**dropped)).lost == 1
-    assert verdict(world(notice, said="m1"), logs(**dropped)).good
+    given_up = logs(accepted=Counter(["m1"]), dropped={"m1": "interrupted"})
+    assert verdict(world(said="m1"), given_up).lost == 1
+    assert verdict(world(notice, said="m1"), given_up).good
 
 
 def test_a_repeat_is_counted_by_whether_it_says_so() -> None:
