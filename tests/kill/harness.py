@@ -53,7 +53,7 @@ DEPTH_MAX = 250
 
 @frozen
 class Kill:
-    """One kill: where it is ``armed``, or else after ``delay_s`` from the process's start, or its connection if ``live``.
+    """One kill: where it is ``armed``, else ``delay_s`` after the process's start, or its connection if ``live``.
 
     ``drain_s``: SIGTERM then, and SIGKILL so much later, if there is anything left to kill.
     """

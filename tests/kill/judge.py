@@ -138,6 +138,8 @@ def _lane_event(logs: Logs, names: dict[str, str], event: Event) -> None:
             logs.interruptions += 1
         case "delivery/owed":
             logs.owed.update(data["parts"])
+        case _:
+            pass
 
 
 def judge(world: World, logs: Logs) -> Verdict:

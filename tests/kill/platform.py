@@ -140,3 +140,5 @@ class Platform:
                 world.effects.append(name)
             case {"began": {"session": session, "turn": turn}}:
                 world.began.append((session, turn))
+            case _:
+                raise ValueError(data)

@@ -35,19 +35,21 @@ class Child:
         loop.add_reader(pipe, self._heard)
 
     @classmethod
-    async def start(cls, module: str, arguments: list[str], log: Path, armed: Armed | None = None) -> Child:
+    async def start(
+        cls, module: str, arguments: list[str], log: Path, armed: Armed | None = None, *, stdin: Path = Path(os.devnull)
+    ) -> Child:
         """Start ``python -m module``; what it says goes to ``log``."""
         reading, writing = os.pipe()
         halt = {} if armed is None else environment(armed.point, armed.count, armed.depth, writing)
         try:
-            with log.open("ab") as errors:
+            with log.open("ab") as errors, stdin.open("rb") as lines:
                 process = await asyncio.create_subprocess_exec(
                     sys.executable,
                     *("-m", module, *arguments),
                     cwd=ROOT,
                     env={**os.environ, **halt},
                     pass_fds=[writing],
-                    stdin=asyncio.subprocess.DEVNULL,
+                    stdin=lines,
                     stdout=errors,
                     stderr=errors,
                 )
