@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import attrs
 from attrs import Factory, define, frozen
 
 from seriatim.events import Event, LogId
@@ -87,7 +88,7 @@ class Verdict:
 
     def figures(self) -> dict[str, int]:
         """All counts by name."""
-        return {name: value for name in self.__slots__ if isinstance(value := getattr(self, name, None), int)}
+        return {name: value for name, value in attrs.asdict(self).items() if name != "findings"}
 
     @property
     def good(self) -> bool:
