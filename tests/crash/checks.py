@@ -343,7 +343,11 @@ def _check_receipts(ground: Ground, life: Life, lanes: list[_Lane]) -> None:
             told = ends.get(receipt.message_id, [])
             if not told or not told[0].startswith(end.outcome):
                 ground.complain(f"a receipt says {end.outcome}, the log {told}")
-            if told == ["answered completed"] and end.text is None and "silent" not in _texts(lanes, receipt.message_id):
+            if (
+                told == ["answered completed"]
+                and end.text is None
+                and "silent" not in _texts(lanes, receipt.message_id)
+            ):
                 ground.complain(f"the receipt of {receipt.message_id} has lost the reply")
 
 

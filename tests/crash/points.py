@@ -27,7 +27,11 @@ class Fate:
     frames: int | None = None
 
     def __str__(self) -> str:
-        parts = [f"{name}={value}" for name in ("at", "actor", "other", "frames") if (value := getattr(self, name)) is not None]
+        parts = [
+            f"{name}={value}"
+            for name in ("at", "actor", "other", "frames")
+            if (value := getattr(self, name)) is not None
+        ]
         return "(" + ", ".join(parts) + ")"
 
 
