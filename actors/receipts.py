@@ -148,12 +148,19 @@ class Receipts:
             entry.reason = reason
             self._settle(inbox_id, "refused", End("refused", None, reason))
 
-    def found(self, inbox_id: str, session_id: str | None, waiting: bool) -> None:
-        """A dead incarnation's commit turned out durable: the message was accepted by it."""
+    def of_lane(self, session_key: str) -> list[str]:
+        """The lane's messages that somebody waits to hear of."""
+        waiting = [*(receipt for receipt, _ in self._accepting.values()), *self._open.values()]
+        return [receipt.message_id for receipt in waiting if receipt.session_key == session_key]
+
+    def found(self, inbox_id: str, session_id: str | None, end: End | None) -> None:
+        """The log knows the message: the incarnation that was to say so has died. ``end``: None while it waits."""
         pending = self._accepting.get(inbox_id)
         if pending is not None:
             pending[0].session_id = session_id
-            self._settle(inbox_id, "accepted", None if waiting else End("answered", None, "found after a restart"))
+            self._settle(inbox_id, "accepted", end)
+        elif end is not None and (receipt := self._open.pop(inbox_id, None)) is not None:
+            receipt._finish(end)
 
     def close(self) -> None:
         """The gateway stops: release everybody who waits."""

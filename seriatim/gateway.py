@@ -228,14 +228,15 @@ class Gateway:
             await asyncio.sleep(min(0.02, left))
         return True
 
-    def run(self) -> bool:
+    def run(self, *, started: Callable[[], None] | None = None) -> bool:
         """Own the process's main loop until SIGINT or SIGTERM, or until every adapter's input has ended.
 
-        The first signal drains; a second one ends the drain. Returns whether all turns ended. Main thread.
+        ``started`` is called once the home is ours, before the first message. The first signal drains; a second
+        one ends the drain. Returns whether all turns ended. Main thread.
         """
-        return asyncio.run(self._run())
+        return asyncio.run(self._run(started))
 
-    async def _run(self) -> bool:
+    async def _run(self, started: Callable[[], None] | None) -> bool:
         loop = asyncio.get_running_loop()
         asked = self._asked
         hurry = asyncio.Event()
@@ -246,6 +247,8 @@ class Gateway:
         await self.start()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, on_signal)
+        if started is not None:
+            started()
         ended = asyncio.ensure_future(self._all_ended()) if self._tasks else None
         waits = {asyncio.ensure_future(asked.wait())} | ({ended} if ended is not None else set())
         _, pending = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)

@@ -23,9 +23,9 @@ def main() -> int:
     seed = secrets.randbelow(SEED_MAX) if options.seed is None else options.seed
     report = run(options.kills, seed, options.sin)
     shown = _shown(report)
-    print(json.dumps(shown) if options.json else "\n".join(f"{key}: {value}" for key, value in shown.items()))  # noqa: T201
+    print(json.dumps(shown) if options.json else "\n".join(f"{key}: {value}" for key, value in shown.items()))
     for finding in report.verdict.findings[:20]:
-        print(finding, file=sys.stderr)  # noqa: T201
+        print(finding, file=sys.stderr)
     return 0 if report.verdict.good else 1
 
 
@@ -34,6 +34,7 @@ def _shown(report: Report) -> dict[str, object]:
         "kills": report.kills,
         **report.verdict.figures(),
         "interruptions": report.interruptions,
+        "unbalanced": report.unbalanced,
         "reached": dict(report.reached),
         "missed": dict(report.missed),
         "seconds": report.seconds,

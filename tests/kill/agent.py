@@ -31,7 +31,7 @@ def named(text: str) -> str:
 
 
 def echoing(points: Failpoints, note: Note, think_s_max: float, rng: random.Random) -> Callable[[Turn], Awaitable[str]]:
-    """An agent that thinks for up to ``think_s_max``. ``note`` tells the world that it began, and its tools' effects."""
+    """An agent that thinks for up to ``think_s_max``; ``note`` tells the world of its turns and its tools' effects."""
 
     async def answer(turn: Turn) -> str:
         texts = [claim.text for claim in turn.events]

@@ -1,9 +1,9 @@
 """The child: a gateway on a home, whose platform is the harness at the other end of a socket.
 
 ``python -m tests.kill.child HOME SOCKET [--separate-attempt] [--sin NAME]``. Lines of JSON; from the platform:
-``{"say": {id, chat, user, type, text}}`` and ``{"posted": n, "id": ...}``; to it: ``{"ack": id}``,
-``{"post": n, "chat": ..., "text": ...}``, and the notes of the agent. A ``--sin`` is a gateway that breaks a law, to
-see that the harness notices.
+``{"say": {id, chat, user, type, text}}``, ``{"posted": n, "id": ...}`` and ``{"ask": "at rest"}``; to it:
+``{"ack": id}``, ``{"post": n, "chat": ..., "text": ...}``, and the notes of the agent.
+A ``--sin`` is a gateway that breaks a law, to see that the harness notices.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import itertools
 import json
 import random
 import sys
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -49,6 +50,7 @@ class SocketAdapter:
         self._sin = sin
         self._writer: asyncio.StreamWriter | None = None
         self._numbers = itertools.count(1)
+        self.at_rest: Callable[[], bool] = lambda: False
         self._unconfirmed: dict[int, asyncio.Future[str]] = {}
 
     @property
@@ -82,6 +84,8 @@ class SocketAdapter:
                 if "say" in data:
                     # Tasks begin in the order in which they are made, and accept hands over before it first waits.
                     accepting.create_task(self._accept(inbox, data["say"]))
+                elif "ask" in data:
+                    self.note({"at rest": self.at_rest()})
                 else:
                     confirmed = self._unconfirmed.pop(data["posted"], None)
                     if confirmed is not None and not confirmed.done():
@@ -106,6 +110,7 @@ class SocketAdapter:
         if self._writer is None:
             raise SendError("not connected")
         text = unmarked(out.text) if self._sin == "strip-mark" else out.text
+        message_id = ""
         for _ in range(2 if self._sin == "post-twice" else 1):
             number = next(self._numbers)
             confirmed = self._unconfirmed[number] = asyncio.get_running_loop().create_future()
@@ -144,6 +149,7 @@ def main() -> int:
     agent = echoing(points, adapter.note, THINK_S_MAX, random.Random())
     config = GatewayConfig(delivery=DeliveryConfig(separate_attempt=options.separate_attempt))
     gateway = Gateway(agent, home=options.home, config=config, adapters=[adapter])
+    adapter.at_rest = lambda: gateway.balance()["waiting"] == 0 and gateway.health()["replies_pending"] == 0
     with mock.patch.object(seriatim.gateway, "SqliteStore", partial(_open, points)):
         return 0 if gateway.run() else 1
 

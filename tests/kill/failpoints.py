@@ -91,7 +91,7 @@ class HaltingStore:
         types = sorted({event.type for commit in commits for part in commit.parts for event in part.events})
         for kind in types:
             self._points.hit(f"before {kind}")
-        inside = any([self._points.due(f"in {kind}") for kind in types])
+        inside = any(self._points.due(f"in {kind}") for kind in types)
         connection = self._inner._connection
         if inside and connection is not None:
             connection.set_progress_handler(self._points.halt, self._points.depth)
@@ -121,5 +121,3 @@ def die_with_parent() -> None:
     if hasattr(libc, "prctl"):
         parent_death_signal = 1
         libc.prctl(parent_death_signal, signal.SIGKILL)
-
-

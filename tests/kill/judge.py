@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import attrs
 from attrs import Factory, define, frozen
 
 from seriatim.events import Event, LogId
@@ -65,7 +66,7 @@ class Logs:
     tools: Counter[str] = Factory(Counter)
     turns: set[tuple[str, int]] = Factory(set)
     interruptions: int = 0
-    balance: Balance = Balance(0, 0, 0, 0, 0)
+    balance: Balance = Factory(lambda: Balance(0, 0, 0, 0, 0))
 
 
 @define
@@ -87,7 +88,7 @@ class Verdict:
 
     def figures(self) -> dict[str, int]:
         """All counts by name."""
-        return {name: value for name in self.__slots__ if isinstance(value := getattr(self, name, None), int)}
+        return {name: value for name, value in attrs.asdict(self).items() if name != "findings"}
 
     @property
     def good(self) -> bool:
@@ -138,6 +139,8 @@ def _lane_event(logs: Logs, names: dict[str, str], event: Event) -> None:
             logs.interruptions += 1
         case "delivery/owed":
             logs.owed.update(data["parts"])
+        case _:
+            pass
 
 
 def judge(world: World, logs: Logs) -> Verdict:
@@ -170,8 +173,9 @@ def reply_of(text: str) -> tuple[list[str], int, int] | None:
 
 
 def _balance(verdict: Verdict, logs: Logs) -> None:
-    counted, told = logs.balance, Balance(
-        logs.accepted.total(), len(logs.answered), len(logs.merged), len(logs.dropped), 0
+    counted, told = (
+        logs.balance,
+        Balance(logs.accepted.total(), len(logs.answered), len(logs.merged), len(logs.dropped), 0),
     )
     if not counted.holds or counted != told:
         verdict.findings.append(f"the counters say {counted}, the logs {told}")

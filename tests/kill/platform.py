@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.kill.judge import GIVEN_UP, Post, Said, World, reply_of
+from tests.kill.judge import Post, Said, World, reply_of
+
+ASK_AGAIN_S = 0.5
+"""How long to wait for news before the bot is asked again whether it is at rest."""
 
 
 class Platform:
@@ -24,6 +28,8 @@ class Platform:
         self._unanswered: set[str] = set()
         self._writer: asyncio.StreamWriter | None = None
         self._changed = asyncio.Condition()
+        self._answer: bool | None = None
+        self._taken = 0
         self._server: asyncio.Server | None = None
 
     async def open(self, socket: Path) -> None:
@@ -55,12 +61,24 @@ class Platform:
         """Messages that wait for an ack or an answer."""
         return len(self._unanswered)
 
-    @property
-    def quiet(self) -> bool:
-        """Whether every message was acked and answered, as far as people can see."""
-        given_up = {post.chat for post in self.world.posts if post.text.find(GIVEN_UP) >= 0}
-        chats = {said.id: said.chat for said in self.world.said}
-        return not self._unacked and all(chats[name] in given_up for name in self._unanswered)
+    async def all_done(self, seconds: float) -> bool:
+        """Wait until everything said was acked and the bot says that nothing waits and nothing is owed."""
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            if await self._is_at_rest() and not self._unacked:
+                return True
+            await self._news()
+        return False
+
+    async def _is_at_rest(self) -> bool:
+        self._answer = None
+        self._tell({"ask": "at rest"})
+        await self.until(lambda: self._answer is not None, ASK_AGAIN_S)
+        return bool(self._answer)
+
+    async def _news(self) -> None:
+        seen = self._taken
+        await self.until(lambda: self._taken > seen, ASK_AGAIN_S)
 
     @property
     def connected(self) -> bool:
@@ -105,7 +123,10 @@ class Platform:
 
     def _take(self, data: dict[str, Any]) -> None:
         world = self.world
+        self._taken += 1
         match data:
+            case {"at rest": at_rest}:
+                self._answer = at_rest
             case {"ack": name}:
                 world.acked.add(name)
                 self._unacked.pop(name, None)
@@ -119,3 +140,5 @@ class Platform:
                 world.effects.append(name)
             case {"began": {"session": session, "turn": turn}}:
                 world.began.append((session, turn))
+            case _:
+                raise ValueError(data)
