@@ -30,7 +30,7 @@ class Bench:
         self.store = MemoryStore(self.disk)
         self.rules = Rules() if rules is None else rules
         self.key = "lane-x"
-        self.free = free
+        self.free = self._slots = free
         self.channel = Channel(up=True) if channel is None else channel
         self.now = Now(1_000, lambda: self.fresh("d"), lambda: self.fresh("s"), self._take, lambda to: self.channel)
         self._ids = 0
@@ -58,6 +58,7 @@ class Bench:
 
     def start(self, live_generation: int = 0) -> None:
         """Fence, fold, recover: a new incarnation. What the one before had in flight is not settled."""
+        self.free = self._slots - bool(live_generation)
         self.incarnation += 1
         self.store.fence(lane_log(self.key), self.incarnation)
         self.gate = Gate(self.incarnation, self.fold(), self.rules, lambda: self.fresh("k"))
