@@ -16,7 +16,7 @@ from attrs import Factory, define, frozen
 
 from seriatim.actors.clockwork import signal_later
 from seriatim.actors.pooled import PooledActor
-from seriatim.actors.refs import Ref, ref_of
+from seriatim.actors.refs import Ref
 from seriatim.clock import Clock
 from seriatim.effects import Deliver, DropDelivery, Owes, SendPart
 from seriatim.errors import SendError
@@ -240,7 +240,7 @@ class DeliveryActor(PooledActor):
 
     def _sent(self, done: SendDone) -> None:
         """What the sender calls, on whichever thread."""
-        ref_of(self).signal(done)
+        self.own_ref.signal(done)
 
     def _done(self, message: SendDone) -> None:
         known = self._jobs.get(message.delivery)
@@ -275,7 +275,7 @@ class DeliveryActor(PooledActor):
 
     def _rest(self, chat_id: str, chat: _Chat, wait_ms: float) -> None:
         chat.resting = True
-        signal_later(self._clock, wait_ms, ref_of(self), _Retry(chat_id))
+        signal_later(self._clock, wait_ms, self.own_ref, _Retry(chat_id))
 
 
 def _chat_of(target: Target) -> str:

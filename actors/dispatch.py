@@ -209,7 +209,10 @@ class LoopDispatcher:
     interval (5 ms), it is left out for a while.
 
     Ctrl-C: a KeyboardInterrupt that escapes a handler on the main thread is contained as a crash first and then raised
-    out of the pass to the host, because it can't be told from a real one and a process must stay interruptible.
+    out of the pass to the host: it can't be told from a real one, and a process must stay interruptible. One that
+    Python raises between two lines of the engine itself isn't covered; under ``asyncio.run`` none is raised there.
+
+    Close the dispatcher or its loop only after the actors are stopped: mail that is queued then stays unserved.
 
     Attributes:
         passes, activations, handoffs, slow_yields: counters, for tests and health pages.

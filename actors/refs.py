@@ -16,7 +16,7 @@ from .pooled import PooledActor
 if TYPE_CHECKING:
     from .contained import ContainedMailbox
 
-__all__ = ["Crash", "DeadLetter", "DeadReason", "Phase", "Ref", "ref_of"]
+__all__ = ["Crash", "DeadLetter", "DeadReason", "Phase", "Ref"]
 
 A = TypeVar("A", bound=PooledActor)
 Phase: TypeAlias = Literal["start", "receive", "stop"]
@@ -63,11 +63,6 @@ class DeadLetter:
     ref: Ref[Any]
     message: Any
     reason: DeadReason
-
-
-def ref_of(actor: PooledActor) -> Ref[Any]:
-    """The handle of an actor that a system started; Pykka's ``actor_ref``, by its own type."""
-    return cast("Ref[Any]", actor.actor_ref)
 
 
 class Ref(pykka.ActorRef[A]):

@@ -19,10 +19,10 @@ from seriatim.actors.ids import Ids
 from seriatim.actors.loading import LaneReader
 from seriatim.actors.persistence import CommitPort, PersistenceActor
 from seriatim.actors.receipts import Receipt, Receipts
-from seriatim.actors.refs import Crash, Ref
-from seriatim.actors.session import Flush, LanePorts, Switches
+from seriatim.actors.refs import Crash, DeadLetter, Ref
+from seriatim.actors.session import FOR_SUCCESSOR, Flush, LanePorts, Switches
 from seriatim.actors.slots import TurnSlots
-from seriatim.actors.supervisor import Awaken, Directory, LaneCrashed, SupervisorActor, SupervisorPorts
+from seriatim.actors.supervisor import Awaken, Directory, LaneCrashed, Route, SupervisorActor, SupervisorPorts
 from seriatim.actors.system import ActorSystem
 from seriatim.actors.turns import TurnRunner
 from seriatim.actors.warden import CacheWardenActor, Gone, Touched
@@ -72,6 +72,8 @@ class Opened:
 class Runtime:
     """One gateway's actors. ``on_error(where, error)`` hears of what is nobody's answer.
 
+    ``on_fatal``: an actor that all lanes need has died, on its thread. Nothing durable is lost; stop and start again.
+
     ``at_once``: commits go to the writer one by one (where no loop dispatcher flushes them).
     """
 
@@ -85,6 +87,7 @@ class Runtime:
         runner: TurnRunner,
         rng: random.Random,
         on_error: Callable[[str, BaseException], None],
+        on_fatal: Callable[[str, BaseException], None],
         at_once: bool = False,
     ) -> None:
         self.clock = clock
@@ -97,9 +100,10 @@ class Runtime:
         self.directory = Directory()
         self.slots = TurnSlots(settings.slots_max)
         self.switches = Switches()
-        self.system = ActorSystem(clock=clock, on_crash=self._on_crash)
+        self.system = ActorSystem(clock=clock, on_crash=self._on_crash, on_dead_letter=self._on_dead_letter)
         self._rng = rng
         self._on_error = on_error
+        self._on_fatal = on_fatal
         self._at_once = at_once
         self._port: CommitPort | None = None
         self._writer: Ref[PersistenceActor]
@@ -263,7 +267,13 @@ class Runtime:
         if crash.name.startswith("lane:"):
             self._supervisor.signal(LaneCrashed(crash))
         else:
-            self._on_error(crash.name, crash.error)
+            self._on_fatal(crash.name, crash.error)
+
+    def _on_dead_letter(self, letter: DeadLetter) -> None:
+        """Mail that raced with its lane's death goes to the successor."""
+        if letter.ref.name.startswith("lane:") and isinstance(letter.message, FOR_SUCCESSOR):
+            key = letter.ref.name.removeprefix("lane:").rpartition("#")[0]
+            self._supervisor.signal(Route(key, letter.message))
 
 
 def _opened(tell: Callable[[Opened | BaseException], None], store: Store | BaseException) -> None:

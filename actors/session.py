@@ -17,7 +17,7 @@ from seriatim.actors.delivery import Deliveries
 from seriatim.actors.persistence import CommitPort
 from seriatim.actors.pooled import PooledActor
 from seriatim.actors.receipts import Receipts
-from seriatim.actors.refs import Ref, ref_of
+from seriatim.actors.refs import Ref
 from seriatim.actors.slots import TurnSlots
 from seriatim.actors.transcript import Transcript
 from seriatim.actors.turns import TurnRunner
@@ -163,7 +163,7 @@ class SessionActor(PooledActor):
     def on_receive(self, message: Any) -> None:
         """Take one message in, do what the gate then allows."""
         if self._over:
-            if isinstance(message, _FOR_SUCCESSOR):
+            if isinstance(message, FOR_SUCCESSOR):
                 self._ports.post(self.key, message)
             return
         now = self._now
@@ -203,7 +203,7 @@ class SessionActor(PooledActor):
             self._granted = 0
         if out.commit is not None:
             self._offered = out.commit
-            self._ports.writer.offer(out.commit, ref_of(self))
+            self._ports.writer.offer(out.commit, self.own_ref)
         if out.wake_at is not None:
             self._arm(out.wake_at)
         if out.stale or out.lost:
@@ -244,7 +244,7 @@ class SessionActor(PooledActor):
                 return
             self._timer.cancel()
         self._timer_at = at
-        self._timer = signal_later(self._ports.clock, max(0, at - self._now.time), ref_of(self), _TICK)
+        self._timer = signal_later(self._ports.clock, max(0, at - self._now.time), self.own_ref, _TICK)
 
     def _take_slot(self) -> bool:
         if self._granted:
@@ -253,7 +253,7 @@ class SessionActor(PooledActor):
         return self._ports.slots.try_take(self.key)
 
     def _want_slot(self, permit: Permit | None, effect: WantSlot) -> None:
-        self._ports.slots.want(self.key, ref_of(self))
+        self._ports.slots.want(self.key, self.own_ref)
 
     def _return_slot(self, permit: Permit | None, effect: ReturnSlot) -> None:
         self._ports.slots.give_back(self.key)
@@ -311,7 +311,7 @@ class SessionActor(PooledActor):
 
 _TICK = _Tick()
 # What an ending incarnation still finds in its mailbox and its successor must hear.
-_FOR_SUCCESSOR = (Inbound, StepOffered, ToolFinished, TurnEnded, AttemptWanted, PartSettled, PartFailed, PartAbandoned)
+FOR_SUCCESSOR = (Inbound, StepOffered, ToolFinished, TurnEnded, AttemptWanted, PartSettled, PartFailed, PartAbandoned)
 
 
 def _claim(data: Data, time: int) -> Claim:
@@ -325,4 +325,14 @@ def _claim(data: Data, time: int) -> Claim:
     )
 
 
-__all__ = ["Ending", "Flush", "LanePorts", "Passivate", "Passivated", "SessionActor", "Stay", "Switches"]
+__all__ = [
+    "FOR_SUCCESSOR",
+    "Ending",
+    "Flush",
+    "LanePorts",
+    "Passivate",
+    "Passivated",
+    "SessionActor",
+    "Stay",
+    "Switches",
+]

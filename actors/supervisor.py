@@ -18,7 +18,7 @@ from seriatim.actors.loading import LaneRead, LaneReader, LaneUnreadable, ReadLa
 from seriatim.actors.persistence import Fence, Fenced
 from seriatim.actors.pooled import PooledActor
 from seriatim.actors.receipts import Receipts
-from seriatim.actors.refs import Crash, Ref, ref_of
+from seriatim.actors.refs import Crash, Ref
 from seriatim.actors.session import Ending, LanePorts, Passivate, Passivated, SessionActor, Stay
 from seriatim.actors.slots import TurnSlots
 from seriatim.actors.system import ActorSystem
@@ -179,7 +179,7 @@ class SupervisorActor(PooledActor):
 
     def on_start(self) -> None:
         """Get the lanes' ports, which need this actor's ref."""
-        self._lane_ports = self._ports.lane_ports(ref_of(self))
+        self._lane_ports = self._ports.lane_ports(self.own_ref)
 
     def on_receive(self, message: Any) -> None:
         """Each message has its method."""
@@ -242,7 +242,7 @@ class SupervisorActor(PooledActor):
         self._incarnations += 1
         lane.incarnation = self._incarnations
         lane.state = "fencing"
-        self._ports.writer.tell(Fence(lane_log(lane.key), lane.incarnation, ref_of(self)))
+        self._ports.writer.tell(Fence(lane_log(lane.key), lane.incarnation, self.own_ref))
 
     def _fenced(self, message: Fenced) -> None:
         lane = self._lanes.get(message.lane.removeprefix("lane:"))
@@ -251,8 +251,12 @@ class SupervisorActor(PooledActor):
 
     def _ask_to_read(self, lane: _Lane) -> None:
         lane.state = "reading"
-        ids = frozenset(m.id for m in lane.held if type(m) is Inbound) if self.restarts else frozenset()
-        self._ports.reader.tell(ReadLane(lane.key, lane.incarnation, ids, ref_of(self)))
+        # After a restart some wait for effects that died with an incarnation: the log has what they told.
+        ids: frozenset[str] = frozenset()
+        if self.restarts:
+            held = (mail.id for mail in lane.held if type(mail) is Inbound)
+            ids = frozenset((*held, *self._ports.receipts.of_lane(lane.key)))
+        self._ports.reader.tell(ReadLane(lane.key, lane.incarnation, ids, self.own_ref))
 
     def _read(self, message: LaneRead) -> None:
         lane = self._lanes.get(message.key)
@@ -278,11 +282,11 @@ class SupervisorActor(PooledActor):
         ports.directory.add(lane.key, lane.ref, gate)
         lane.ref.signal(Recover(live_generation=lane.live_generation))
         lane.live_generation = 0
+        for inbox_id, end in message.found.items():
+            ports.receipts.found(inbox_id, message.state.bound, end)
         held, lane.held = lane.held, deque()
         for mail in held:
-            if type(mail) is Inbound and mail.id in message.found:
-                ports.receipts.found(mail.id, message.state.bound, mail.id in message.state.waiting)
-            else:
+            if type(mail) is not Inbound or mail.id not in message.found:
                 self._forward(lane, mail)
 
     def _unreadable(self, message: LaneUnreadable) -> None:
@@ -359,7 +363,7 @@ class SupervisorActor(PooledActor):
             return
         lane.state = "backing off"
         wait = RESTART_MS[min(lane.crashes, len(RESTART_MS)) - 1]
-        signal_later(self._ports.clock, wait, ref_of(self), _RestartDue(lane.key, lane.incarnation))
+        signal_later(self._ports.clock, wait, self.own_ref, _RestartDue(lane.key, lane.incarnation))
 
     def _bury(self, lane: _Lane) -> None:
         self._ports.directory.remove(lane.key)

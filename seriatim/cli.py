@@ -11,7 +11,7 @@ import importlib
 import json
 import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -80,10 +80,13 @@ def _config(arguments: argparse.Namespace) -> GatewayConfig:
 def _chat(arguments: argparse.Namespace) -> int:
     config = _config(arguments)
     agent = make_agent(config.agent)
-    if sys.stdin.isatty():
-        kept = Path(config.home).resolve()
-        print(f"{_introduction(config.agent)} The conversation is kept in {kept}. Ctrl-C or Ctrl-D ends the chat.")
-    return _run(Gateway(config=config, adapters=[TerminalAdapter()], **agent))
+
+    def introduce() -> None:
+        if sys.stdin.isatty():
+            kept = Path(config.home).resolve()
+            print(f"{_introduction(config.agent)} The conversation is kept in {kept}. Ctrl-C or Ctrl-D ends the chat.")
+
+    return _run(Gateway(config=config, adapters=[TerminalAdapter()], **agent), introduce)
 
 
 def _serve(arguments: argparse.Namespace) -> int:
@@ -92,14 +95,12 @@ def _serve(arguments: argparse.Namespace) -> int:
         raise ConfigError("adapters", 'none is configured; add a table such as [adapters.chat] with type = "irc"')
     adapters: list[Adapter] = [build(table.type, table.name, table.options) for table in config.adapters]
     gateway = Gateway(config=config, adapters=adapters, **make_agent(config.agent))
-    print(
-        f"seriatim: serving {', '.join(f'{a.platform} {a.account}' for a in adapters)}; Ctrl-C stops", file=sys.stderr
-    )
-    return _run(gateway)
+    served = ", ".join(f"{adapter.platform} {adapter.account}" for adapter in adapters)
+    return _run(gateway, lambda: print(f"seriatim: serving {served}; Ctrl-C stops", file=sys.stderr))
 
 
-def _run(gateway: Gateway) -> int:
-    if gateway.run():
+def _run(gateway: Gateway, started: Callable[[], None]) -> int:
+    if gateway.run(started=started):
         return 0
     print("seriatim: a turn was still running; it goes on at the next start", file=sys.stderr)
     return 1

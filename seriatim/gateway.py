@@ -20,9 +20,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
+import attrs
+
 from seriatim.actors.clockwork import SystemClock
 from seriatim.actors.delivery import SendDone
 from seriatim.actors.dispatch import LoopDispatcher, PinnedDispatcher
+from seriatim.actors.eager import begin
 from seriatim.actors.ids import Ids
 from seriatim.actors.receipts import Receipt
 from seriatim.actors.runtime import Dispatchers, Opened, Runtime, Settings
@@ -98,6 +101,8 @@ class Gateway:
         self._tasks: dict[Adapter, asyncio.Task[None]] = {}
         self._closed: asyncio.Future[None] | None = None
         self._stopped_clean = False
+        self._failure: GatewayClosedError | None = None
+        self._asked = asyncio.Event()
 
     # --- life ------------------------------------------------------------------------------------------
 
@@ -153,6 +158,7 @@ class Gateway:
             runner=runner,
             rng=random.Random(),
             on_error=self._on_error,
+            on_fatal=self._on_fatal,
         )
         ready: asyncio.Future[Opened] = loop.create_future()
         self._closed = loop.create_future()
@@ -167,6 +173,13 @@ class Gateway:
 
         self._runtime.open(open_store, told, told_closed)
         return await ready
+
+    def _on_fatal(self, where: str, error: BaseException) -> None:
+        """Any thread. Fail stop: nothing durable is lost, and the next start is an ordinary recovery."""
+        self._on_error(where, error)
+        self._failure = GatewayClosedError(f"{where} died of {type(error).__name__}; start again")
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._asked.set)
 
     def _flush(self) -> None:
         if self._runtime is not None:
@@ -183,9 +196,8 @@ class Gateway:
             return self._stopped_clean
         self._state = "stopping"
         runtime.drain()
-        clean = await self._wait_until(
-            lambda: runtime.slots.held == 0, self.config.stop.drain_s if drain_s is None else drain_s
-        )
+        seconds = self.config.stop.drain_s if drain_s is None else drain_s
+        clean = await self._wait_until(lambda: runtime.slots.held == 0, 0.0 if self._failure else seconds)
         if not clean:
             runtime.drain_timed_out(f"{reason}_timeout")
         assert self._runner is not None
@@ -198,7 +210,8 @@ class Gateway:
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
         await runtime.stop()
         assert self._closed is not None
-        await self._closed
+        await asyncio.wait({self._closed}, timeout=SETTLE_S_MAX)  # a writer that has died says nothing more
+        clean = clean and self._closed.done() and self._failure is None
         if self._home is not None:
             self._home.close(clean=clean)
         self._state = "stopped"
@@ -215,16 +228,17 @@ class Gateway:
             await asyncio.sleep(min(0.02, left))
         return True
 
-    def run(self) -> bool:
+    def run(self, *, started: Callable[[], None] | None = None) -> bool:
         """Own the process's main loop until SIGINT or SIGTERM, or until every adapter's input has ended.
 
-        The first signal drains; a second one ends the drain. Returns whether all turns ended. Main thread.
+        ``started`` is called once the home is ours, before the first message. The first signal drains; a second
+        one ends the drain. Returns whether all turns ended. Main thread.
         """
-        return asyncio.run(self._run())
+        return asyncio.run(self._run(started))
 
-    async def _run(self) -> bool:
+    async def _run(self, started: Callable[[], None] | None) -> bool:
         loop = asyncio.get_running_loop()
-        asked = asyncio.Event()
+        asked = self._asked
         hurry = asyncio.Event()
 
         def on_signal() -> None:
@@ -233,6 +247,8 @@ class Gateway:
         await self.start()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, on_signal)
+        if started is not None:
+            started()
         ended = asyncio.ensure_future(self._all_ended()) if self._tasks else None
         waits = {asyncio.ensure_future(asked.wait())} | ({ended} if ended is not None else set())
         _, pending = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
@@ -247,7 +263,10 @@ class Gateway:
         if not stopping.done() and self._runner is not None:
             await self._runner.close(0.0)
         hurried.cancel()
-        return await stopping
+        clean = await stopping
+        if self._failure is not None:
+            raise self._failure
+        return clean
 
     async def _all_ended(self) -> None:
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
@@ -295,6 +314,8 @@ class Gateway:
     def _live(self) -> Runtime:
         if self._pid != os.getpid():
             raise GatewayClosedError("this process was forked from the gateway's; the gateway lives in the parent")
+        if self._failure is not None:
+            raise self._failure
         if self._runtime is None or self._state not in ("running", "stopping"):
             raise GatewayClosedError(f"the gateway is {self._state}")
         return self._runtime
@@ -342,7 +363,8 @@ class Gateway:
     def health(self) -> Mapping[str, Any]:
         """How things stand: state, live lanes, turns running and waiting for a slot, replies owed, adapters."""
         runtime = self._runtime
-        facts: dict[str, Any] = {"state": self._state, "adapters": {}}
+        state = "failed" if self._failure is not None else self._state
+        facts: dict[str, Any] = {"state": state, "adapters": {}}
         for adapter in self.adapters:
             task = self._tasks.get(adapter)
             facts["adapters"][f"{adapter.platform}:{adapter.account}"] = {
@@ -373,29 +395,46 @@ class _Inbox:
 
 
 class _AdapterSender:
-    """The delivery's port to an adapter: each send is a task on the loop."""
+    """The delivery's port to an adapter: each send is a task on the loop, begun at once where Python can.
+
+    A send that ends without waiting, as over an open connection most do, then costs neither a pass of the loop nor a
+    timer.
+    """
 
     def __init__(self, adapter: Adapter, loop: asyncio.AbstractEventLoop, on_error: OnError) -> None:
         self._adapter = adapter
         self._loop = loop
         self._on_error = on_error
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._pending: dict[asyncio.Task[None], asyncio.TimerHandle] = {}
+        self._late: set[asyncio.Task[None]] = set()
+        able = adapter.capabilities
+        self._channel = Channel(idempotent=able.idempotent_send, unit=able.text_unit, multiline=able.multiline)
 
     def send(self, out: Outbound, done: Callable[[SendDone], None]) -> None:
-        """Begin to send; whatever happens, ``done`` hears of it."""
-        task = self._loop.create_task(self._send(out, done))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        """Begin to send; whatever happens, ``done`` hears of it, perhaps before this returns."""
+        task = begin(self._loop, self._send(out, done))
+        if not task.done():
+            self._pending[task] = self._loop.call_later(SEND_S_MAX, self._too_long, task)
+            task.add_done_callback(self._ended)
+
+    def _too_long(self, task: asyncio.Task[None]) -> None:
+        self._late.add(task)
+        task.cancel()
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._pending.pop(task).cancel()
+        self._late.discard(task)
 
     async def _send(self, out: Outbound, done: Callable[[SendDone], None]) -> None:
         message_id: str | None = None
         error: SendError | None = None
         try:
-            async with asyncio.timeout(SEND_S_MAX):
-                message_id = (await self._adapter.send(out)).message_id
+            message_id = (await self._adapter.send(out)).message_id
         except SendError as refused:
             error = refused
-        except TimeoutError:
+        except asyncio.CancelledError:
+            if asyncio.current_task() not in self._late:
+                raise  # the loop is being closed
             error = SendError(f"no answer within {SEND_S_MAX:.0f} s", ambiguous=True)
         except Exception as failed:  # noqa: BLE001
             # What an adapter's bug left behind nobody knows: the part may have arrived.
@@ -405,14 +444,11 @@ class _AdapterSender:
 
     def channel(self, target: Target) -> Channel:
         """The way to ``target`` as of now."""
-        able = self._adapter.capabilities
-        return Channel(
-            up=self._adapter.connected,
-            idempotent=able.idempotent_send,
-            text_max=self._adapter.text_max(target),
-            unit=able.text_unit,
-            multiline=able.multiline,
-        )
+        up, text_max = self._adapter.connected, self._adapter.text_max(target)
+        channel = self._channel
+        if channel.up is not up or channel.text_max != text_max:
+            channel = self._channel = attrs.evolve(channel, up=up, text_max=text_max)
+        return channel
 
 
 def settings_of(config: GatewayConfig) -> Settings:

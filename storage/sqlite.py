@@ -8,14 +8,16 @@ then, or when a check has refused something, are they looked up.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sqlite3
 import uuid
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any, Final
 
-from seriatim.commits import Commit, Outcome, Refused, Unknown
+from seriatim.commits import Commit, Durable, Outcome, Refused, Unknown
 from seriatim.errors import (
     HomeError,
     InvalidInputError,
@@ -27,7 +29,7 @@ from seriatim.events import LogId
 from seriatim.limits import STORE_LOGS_CACHED_MAX
 
 from .encoding import chain_start, to_json
-from .files import error_name, inspect_file, open_error
+from .files import connect_readonly, error_name, inspect_file, open_error
 from .schema import COLUMNS, EVENTS_PER_ROW, FORMAT, HOT, insert_sql, migrate
 from .sqlite_reader import SqliteReader
 from .staging import LogState, StagedCommit, StagedPart, Staging, is_name, stage
@@ -97,7 +99,7 @@ class SqliteStore:
                 outcomes += answered
             else:
                 outcomes += [
-                    Unknown(c.id, "still failing") if c.id in self._unknown else Refused(c.id, refusal) for c in group
+                    self._doubt(c.id, refusal) if c.id in self._unknown else Refused(c.id, refusal) for c in group
                 ]
         return outcomes
 
@@ -118,10 +120,8 @@ class SqliteStore:
         if os.getpid() != self._process:
             _FORKED.append(connection)
             return
-        try:
+        with contextlib.suppress(sqlite3.Error):  # else the WAL stays and is read at the next open
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-        except sqlite3.Error:
-            pass  # the WAL stays and is read at the next open
         _close(connection)
 
     # Opening
@@ -164,14 +164,12 @@ class SqliteStore:
             cached_statements=_STATEMENTS_CACHED,
         )
         try:
-            os.chmod(self.path, 0o600)
+            Path(self.path).chmod(0o600)
             _configure(connection, self.path)
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
             connection.execute("BEGIN IMMEDIATE")
             if not first:
-                (owner,) = connection.execute("SELECT owner FROM meta").fetchone()
-                if owner != self._owner:
-                    raise OwnershipLostError(f"epoch {self._epoch} has given way to another owner")
+                self._check_owner(connection)
             connection.execute("UPDATE meta SET epoch = epoch + 1, owner = ?", [self._owner])
             (epoch,) = connection.execute("SELECT epoch FROM meta").fetchone()
             connection.execute("COMMIT")
@@ -182,6 +180,12 @@ class SqliteStore:
         self._connection, self._epoch = connection, epoch
         # All of a statement's parameters at once: 32,766 in a plain build of SQLite.
         self._rows_max = connection.getlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER) // len(COLUMNS)
+
+    def _check_owner(self, connection: sqlite3.Connection) -> None:
+        """An owner that comes back after an I/O error must not take the store from a newer one."""
+        (owner,) = connection.execute("SELECT owner FROM meta").fetchone()
+        if owner != self._owner:
+            raise OwnershipLostError(f"epoch {self._epoch} has given way to another owner")
 
     def _load_numbers(self, connection: sqlite3.Connection) -> None:
         self._logs.clear()
@@ -316,6 +320,23 @@ class SqliteStore:
         if getattr(error, "sqlite_errorcode", 0) & 0xFF not in _LOCKED:
             self._poison(())
         return [Unknown(c.id, str(refusal)) if c.id in self._unknown else Refused(c.id, refusal) for c in commits]
+
+    def _doubt(self, commit: str, refusal: StoreError) -> Outcome:
+        """The outcome of a commit once unknown while this handle can't write.
+
+        A newer owner's epoch has made it final, so it can be looked up; otherwise the doubt stays.
+        """
+        if refusal is not self._lost:
+            return Unknown(commit, "still failing")
+        try:
+            connection = connect_readonly(self.path, self._busy_ms)
+            try:
+                found = connection.execute(_FIND_IDS, [json.dumps([commit])]).fetchone()
+            finally:
+                connection.close()
+        except sqlite3.Error as error:
+            return Unknown(commit, error_name(error))
+        return Refused(commit, refusal) if found is None else Durable(commit)
 
     def _poison(self, commits: Iterable[Commit]) -> None:
         """Drop the handle: after a failed write or sync nothing that it says can be trusted."""
@@ -455,7 +476,5 @@ def _configure(connection: sqlite3.Connection, path: str) -> None:
 
 
 def _close(connection: sqlite3.Connection) -> None:
-    try:
+    with contextlib.suppress(sqlite3.Error):  # nothing more can be done, and the file says what is durable
         connection.close()
-    except sqlite3.Error:
-        pass  # nothing more can be done, and the file says what is durable

@@ -133,7 +133,7 @@ def test_bad_sizes_are_refused() -> None:
         PoolDispatcher(envelopes_max=0)
 
 
-def test_hundred_thousand_starts_and_stops_stay_linear() -> None:
+def test_many_starts_and_stops_stay_linear() -> None:
     """The registry is a dict: stopping the newest of many costs no scan (20,000 actors in a few seconds at most)."""
     world: World
     with world_of("pool") as world:

@@ -13,11 +13,10 @@ import pytest
 from attrs import evolve
 
 from seriatim.adapters import irc_link
-from seriatim.adapters.base import Sent
 from seriatim.adapters.irc import INBOUND_MAX, IrcAdapter, IrcOptions
 from seriatim.adapters.irc_sending import UNCONFIRMED_LINES_MAX
 from seriatim.errors import ConfigError, SendError
-from seriatim.model import Target
+from seriatim.model import Sent, Target
 from seriatim.testing.adapter_contract import RecordingInbox, outbound, running
 from tests.adapters.scripted_irc import ScriptedIrc, Visit
 from tests.servers import server_program

@@ -1,0 +1,122 @@
+"""The product under a closed-loop load: what ``benchmarks.turn`` counts and times.
+
+A lane is one person in one direct chat, who writes the next message when the reply to the one before was sent. The
+gateway, its actors and its SQLite store are the shipped ones; the platform sends at once and the agent is empty.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+from attrs import frozen
+
+from seriatim.actors.live_turn import Turn
+from seriatim.adapters.base import Capabilities, Inbox
+from seriatim.config import DeliveryConfig, GatewayConfig
+from seriatim.gateway import Gateway
+from seriatim.model import MessageEvent, Outbound, Platform, Sent, SessionSource, Target
+from seriatim.storage.sqlite import SqliteStore
+
+TEXT: Final = "Could you look at the log of last night's run and tell me why the second job was late? "
+REPLY: Final = "The second job waited for the first one's lock; that was released at 02:14, forty minutes late."
+
+
+@frozen
+class Variant:
+    """A kind of platform and of configuration; ``name`` is its place in the result, "" for the plain one."""
+
+    name: str
+    idempotent: bool = False
+    separate_attempt: bool = False
+
+
+PLAIN: Final = Variant("")
+VARIANTS: Final = (PLAIN, Variant("idempotent", idempotent=True), Variant("separate_attempt", separate_attempt=True))
+
+
+class Load:
+    """The platform, and the people on it. Loop thread only. ``sent``: messages that people sent, all told."""
+
+    platform = "bench"
+    account = "bot"
+    connected = True
+    command_prefix = None
+
+    def __init__(self, variant: Variant) -> None:
+        self.capabilities = Capabilities(replay="ack", idempotent_send=variant.idempotent)
+        self._inbox: asyncio.Future[Inbox] = asyncio.get_running_loop().create_future()
+        self._replied: dict[str, asyncio.Future[None]] = {}
+        self.sent = 0
+
+    # --- the adapter -----------------------------------------------------------------------------------
+
+    async def run(self, inbox: Inbox) -> None:
+        """Lend the door to ``turns`` until cancelled."""
+        self._inbox.set_result(inbox)
+        await asyncio.Event().wait()
+
+    def text_max(self, target: Target) -> int:
+        """No limit."""
+        del target
+        return 0
+
+    async def send(self, out: Outbound) -> Sent:
+        """Have it at once."""
+        self._replied[out.target.chat_id].set_result(None)
+        return Sent(out.idempotency_key)
+
+    async def typing(self, target: Target) -> None:
+        """Nothing to show."""
+
+    # --- the people ------------------------------------------------------------------------------------
+
+    async def turns(self, lanes: int, each: int) -> float:
+        """Have so many lanes hold so many turns each; seconds from the first message to the last reply."""
+        inbox = await self._inbox
+        begun = time.perf_counter()
+        await asyncio.gather(*(self._converse(inbox, f"chat{lane}", each) for lane in range(lanes)))
+        return time.perf_counter() - begun
+
+    async def _converse(self, inbox: Inbox, chat: str, turns: int) -> None:
+        loop = asyncio.get_running_loop()
+        source = SessionSource(platform=Platform(self.platform), chat_id=chat, user_id=chat, user_name="Alice")
+        for _ in range(turns):
+            replied = self._replied[chat] = loop.create_future()
+            self.sent += 1
+            event = MessageEvent(TEXT, source, account=self.account, message_id=f"{self.sent:09}")
+            receipt = await inbox.accept(event)
+            if receipt.outcome != "accepted":
+                raise RuntimeError(f"a message was not accepted: {receipt}")
+            await replied
+
+
+async def answer(turn: Turn) -> str:
+    """The agent: it has nothing to think about."""
+    del turn
+    return REPLY
+
+
+@asynccontextmanager
+async def product(path: Path, variant: Variant, store: Callable[[Path], SqliteStore]) -> AsyncIterator[Load]:
+    """A gateway over the database at ``path``, embedded in the running loop. Raises what went wrong inside it."""
+    load = Load(variant)
+    errors: list[BaseException] = []
+    config = GatewayConfig(delivery=DeliveryConfig(separate_attempt=variant.separate_attempt))
+    gateway = Gateway(
+        answer,
+        config=config,
+        adapters=[load],
+        store=lambda: store(path),
+        on_error=lambda _, error: errors.append(error),
+    )
+    async with gateway:
+        # Message ids of an earlier run over the same file would be redeliveries.
+        load.sent = gateway.balance()["accepted"]
+        yield load
+    if errors:
+        raise errors[0]

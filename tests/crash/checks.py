@@ -1,0 +1,386 @@
+"""What must hold at the end of a run: read from the logs by a fold of its own, from the platform and from the tools."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from attrs import define, field
+
+from seriatim.errors import SeriatimError
+from seriatim.events import Event, LogId, lane_log, session_log
+from seriatim.lane import fold
+from seriatim.limits import INTERRUPTIONS_MAX
+from seriatim.outbox import RECOVERED_NOTICE
+from seriatim.recovery import GIVEN_UP_TEXT
+from seriatim.storage.audit import audit
+from seriatim.storage.contract import StoreReader
+from tests.crash.ground import Ground
+from tests.crash.witness import all_logs
+
+if TYPE_CHECKING:
+    from tests.crash.life import Life
+
+Logs = dict[LogId, list[Event]]
+
+
+def check(ground: Ground, life: Life) -> None:
+    """Hold everything against a run that has come to rest; what doesn't hold is noted in ``ground``."""
+    reader: StoreReader = life.reader()
+    try:
+        logs: Logs = {log: reader.read(log) for log in all_logs(reader)}
+    except SeriatimError as error:
+        ground.complain(f"the store can't be read: {error}")
+        return
+    found = audit(reader)
+    if not found.holds or found.logs.waiting:
+        ground.complain(f"law 1: {found.logs}, counted {found.counters}, {found.problems}")
+    if work := reader.open_work():
+        ground.complain(f"open work at rest: {work}")
+    _check_rest(ground, life)
+    _check_live(ground, life, logs)
+    lanes = [_Lane(log, events) for log, events in logs.items() if log.startswith("lane:")]
+    for log, events in logs.items():
+        _check_numbering(ground, log, events)
+        if log.startswith("session:"):
+            _check_session(ground, log, events)
+    for lane in lanes:
+        lane.read()
+        for text in lane.wrong:
+            ground.complain(f"{text} in {lane.log}")
+        _check_attempts(ground, lane)
+        _check_replies(ground, lane)
+    _check_inbox(ground, lanes)
+    _check_receipts(ground, life, lanes)
+    _check_repeats(ground)
+    _check_tools(ground, logs)
+
+
+# --- the process at rest ---------------------------------------------------------------------------------
+
+
+def _check_rest(ground: Ground, life: Life) -> None:
+    runtime = life.runtime
+    left = {
+        "turns of the runner": len(life.runner.running()),
+        "slots held": runtime.slots.held,
+        "lanes waiting for a slot": runtime.slots.waiting,
+        "deliveries pending": runtime.deliveries.pending,
+        "receipts open": len(runtime.receipts),
+        "sends on their way": len(life.sending),
+    }
+    for what, count in left.items():
+        if count:
+            ground.complain(f"at rest, and {count} {what}")
+
+
+def _check_live(ground: Ground, life: Life, logs: Logs) -> None:
+    for gate in life.runtime.directory.gates():
+        state = gate.durable
+        told = fold(state.key, logs.get(lane_log(state.key), []), lambda session: logs.get(session_log(session), []))
+        if not gate.quiescent():
+            ground.complain(f"at rest, and the gate of {state.key} isn't")
+        if told != state:
+            ground.complain(f"the live state of {state.key} isn't what its logs tell")
+
+
+# --- logs ------------------------------------------------------------------------------------------------
+
+
+def _check_numbering(ground: Ground, log: LogId, events: list[Event]) -> None:
+    if [event.seq for event in events] != list(range(len(events))):
+        ground.complain(f"{log} isn't numbered in order")
+
+
+def _check_session(ground: Ground, log: LogId, events: list[Event]) -> None:
+    """Turns one after the other, each closed, with a result for each call; each user message once."""
+    said: Counter[str] = Counter()
+    turn = step = None
+    turns = 0
+    calls: dict[str, bool] = {}
+    for event in events:
+        data = event.data
+        bad = False
+        match event.type:
+            case "turn/start":
+                bad = turn is not None or data["turn"] != turns + 1
+                turn = turns = data["turn"]
+            case "turn/end":
+                bad = turn != data["turn"] or step is not None or bool(calls)
+                turn = None
+            case "step/start":
+                bad = turn is None or step is not None
+                step = data["step"]
+            case "step/end":
+                bad = step != data["step"] or bool(calls)
+                step = None
+            case "user/message":
+                bad = turn is None
+                said[data["id"]] += 1
+            case "assistant/message":
+                bad = step is None
+                calls |= {call["id"]: False for call in data.get("calls", ())}
+            case "tool/call":
+                bad = calls.get(data["id"]) is not False
+                calls[data["id"]] = True
+            case "tool/result":
+                recorded = calls.pop(data["id"], None)
+                bad = recorded is None or (data.get("outcome") == "not started") is recorded
+        if bad:
+            ground.complain(f"{event.type} at {event.seq} has no place there in {log}")
+    if turn is not None:
+        ground.complain(f"turn {turn} is open in {log}")
+    for inbox_id, count in said.items():
+        if count > 1:
+            ground.complain(f"the user message {inbox_id} stands {count} times in {log}")
+
+
+@define
+class _Message:
+    """An accepted message: what it was, where it stood, and what became of it."""
+
+    id: str
+    kind: str
+    command: str
+    text: str
+    platform_id: str
+    seq: int
+    ends: list[str] = field(factory=list)
+    claims: list[str] = field(factory=list)
+    """The session of each claim."""
+
+
+class _Lane:
+    """A lane log, read with plain eyes."""
+
+    def __init__(self, log: LogId, events: list[Event]) -> None:
+        self.log = log
+        self.events = events
+        self.messages: dict[str, _Message] = {}
+        self.owed: dict[str, Event] = {}
+        self.settled: set[tuple[str, int]] = set()
+        self.abandoned: set[tuple[str, int]] = set()
+        self.interruptions: Counter[str] = Counter()
+        self.undecided = 0
+        self.aborted = False
+        self.session = ""
+        self.stopped_at: int | None = None
+        self.wrong: list[str] = []
+
+    def read(self) -> None:
+        """Follow the events; what breaks a rule is noted."""
+        for event in self.events:
+            method = getattr(self, "_" + event.type.replace("/", "_").replace("-", "_"), None)
+            if method is not None:
+                method(event)
+        if self.aborted:
+            self.wrong.append("a turn was aborted and nobody asked for it")
+        if self.undecided:
+            self.wrong.append(f"{self.undecided} answers without owed or none")
+
+    def _inbox_accepted(self, event: Event) -> None:
+        data = event.data
+        self.messages[data["id"]] = _Message(
+            data["id"], data["kind"], data.get("command", ""), data["text"], data.get("messageId", ""), event.seq
+        )
+
+    def _route_bound(self, event: Event) -> None:
+        self.session = event.data["session"]
+        self.stopped_at = None
+
+    def _route_suspended(self, event: Event) -> None:
+        if self.stopped_at is None:
+            self.stopped_at = -1 if event.data["reason"] == "interrupted" else event.seq
+
+    def _inbox_claimed(self, event: Event) -> None:
+        claimed = [self.messages[inbox_id] for inbox_id in event.data["ids"]]
+        kinds = {message.kind for message in claimed}
+        if len(claimed) > 1 and kinds != {"human"}:
+            self.wrong.append(f"a turn claims {sorted(kinds)} together")
+        for message in claimed:
+            if message.ends:
+                self.wrong.append(f"{message.id} is claimed after its end")
+            if not message.claims and any(
+                other.seq < message.seq and not other.claims and not other.ends and other not in claimed
+                for other in self.messages.values()
+                if other.kind == message.kind
+            ):
+                self.wrong.append(f"{message.id} overtakes an earlier message of its kind")
+            message.claims.append(event.data["session"])
+        if event.data["session"] != self.session:
+            self.wrong.append(f"a turn runs in {event.data['session']}, not in the bound session")
+        if self.stopped_at is not None and kinds != {"wake"} and max(m.seq for m in claimed) > self.stopped_at:
+            self.wrong.append("a message accepted after /stop runs in the stopped session")
+
+    def _inbox_answered(self, event: Event) -> None:
+        message = self.messages[event.data["id"]]
+        message.ends.append(f"answered {event.data['end']}")
+        self.undecided += 1
+        if message.command in ("new", "reset", "stop"):
+            self.aborted = False
+        elif self.aborted:
+            self.wrong.append("a turn was aborted and nobody asked for it")
+        if event.data["end"] == "aborted":
+            self.aborted = True
+        if message.command in ("new", "reset"):
+            for other in self.messages.values():
+                if other.seq < message.seq and not other.ends and other.kind != "wake":
+                    self.wrong.append(f"{other.kind} {other.id} outlives /new")
+
+    def _inbox_merged(self, event: Event) -> None:
+        for inbox_id in event.data["ids"]:
+            message = self.messages[inbox_id]
+            message.ends.append("merged")
+            if message.kind != "human":
+                self.wrong.append(f"{message.kind} {inbox_id} was merged")
+
+    def _inbox_dropped(self, event: Event) -> None:
+        reason = event.data["reason"]
+        for inbox_id in event.data["ids"]:
+            message = self.messages[inbox_id]
+            message.ends.append(f"dropped {reason}")
+            if message.kind == "wake" and reason in ("reset", "stop") and not message.claims:
+                self.wrong.append(f"wake {inbox_id} was dropped by {reason}")
+            if message.kind == "queue" and reason == "stop" and not message.claims:
+                self.wrong.append(f"/queue item {inbox_id} was dropped by /stop")
+            if reason == "interrupted" and self.interruptions[inbox_id] < INTERRUPTIONS_MAX:
+                self.wrong.append(f"{inbox_id} was given up after {self.interruptions[inbox_id]} interruptions")
+        if reason == "interrupted":
+            self.undecided += 1
+
+    def _inbox_interrupted(self, event: Event) -> None:
+        self.interruptions.update(event.data["ids"])
+
+    def _delivery_owed(self, event: Event) -> None:
+        self.owed[event.data["id"]] = event
+        self.undecided -= 1
+
+    def _delivery_none(self, event: Event) -> None:
+        self.undecided -= 1
+
+    def _delivery_settled(self, event: Event) -> None:
+        self.settled.add((event.data["id"], event.data["part"]))
+
+    def _delivery_abandoned(self, event: Event) -> None:
+        self.abandoned.add((event.data["id"], event.data["part"]))
+
+
+def _check_attempts(ground: Ground, lane: _Lane) -> None:
+    """Nothing is tried more often than the third interruption allows, and nothing is blamed on no death."""
+    for inbox_id, count in lane.interruptions.items():
+        message = lane.messages[inbox_id]
+        if len(message.claims) > INTERRUPTIONS_MAX:
+            ground.complain(f"{inbox_id} was run {len(message.claims)} times")
+        if count >= INTERRUPTIONS_MAX and not any(end.startswith("dropped") for end in message.ends):
+            ground.complain(f"{inbox_id} was interrupted {count} times and not given up")
+    if max(lane.interruptions.values(), default=0) > ground.deaths:
+        ground.complain("turns were interrupted more often than anything died")
+
+
+# --- replies ---------------------------------------------------------------------------------------------
+
+
+def _check_replies(ground: Ground, lane: _Lane) -> None:
+    """Each owed part arrived, unless it was abandoned for a reason; in the order of the debts."""
+    received = ground.platform.received
+    first = {}
+    for at, got in enumerate(received):
+        first.setdefault((got.out.delivery, got.out.part), at)
+    places: list[int] = []
+    for delivery, event in lane.owed.items():
+        for part, text in enumerate(event.data["parts"]):
+            name = (delivery, part)
+            if name not in lane.settled and name not in lane.abandoned:
+                ground.complain(f"part {part} of {delivery} is neither settled nor abandoned")
+            if name in lane.abandoned:
+                continue
+            if name not in first:
+                ground.complain(f"part {part} of {delivery} never arrived")
+                continue
+            places.append(first[name])
+            said = received[first[name]].out
+            if said.text.removeprefix(RECOVERED_NOTICE) != text or said.target.to_data() != event.data["to"]:
+                ground.complain(f"part {part} of {delivery} arrived changed")
+    if places != sorted(places):
+        ground.complain(f"replies of {lane.log} arrived out of order")
+    texts = " ".join(text for event in lane.owed.values() for text in event.data["parts"])
+    for message in lane.messages.values():
+        echoed = message.kind != "command" and message.text.split()[0] not in ("fail", "silent", "never", "long")
+        if message.ends == ["answered completed"] and echoed and message.text not in texts:
+            ground.complain(f"{message.text!r} was answered without a word of it")
+        if "dropped interrupted" in message.ends and GIVEN_UP_TEXT.format(times=INTERRUPTIONS_MAX) not in texts:
+            ground.complain(f"{message.text!r} was given up and nobody told")
+
+
+def _check_inbox(ground: Ground, lanes: list[_Lane]) -> None:
+    """What the platform saw acked was accepted once; what it wasn't told, it gets told; nothing refused is there."""
+    accepted: Counter[str] = Counter()
+    for lane in lanes:
+        for message in lane.messages.values():
+            accepted[message.platform_id] += 1
+            if len(message.ends) != 1:
+                ground.complain(f"{message.text!r} has the ends {message.ends}")
+            if message.id in ground.refused:
+                ground.complain(f"{message.text!r} was refused and accepted")
+    for posted in ground.platform.posted:
+        name = posted.event.message_id or ""
+        if posted.acked and accepted[name] != 1:
+            ground.complain(f"{name} was acked and accepted {accepted[name]} times")
+        if not posted.acked and accepted[name] > 1:
+            ground.complain(f"{name} was accepted {accepted[name]} times")
+        if not posted.acked and ground.platform.capabilities.replay != "none":
+            ground.complain(f"{name} is not acked at rest")
+
+
+def _check_receipts(ground: Ground, life: Life, lanes: list[_Lane]) -> None:
+    """Whoever waits for a message hears what the log says, whatever died in between."""
+    ends = {message.id: message.ends for lane in lanes for message in lane.messages.values()}
+    for receipt in life.receipts:
+        end = receipt.end
+        if end is None:
+            ground.complain(f"{receipt.message_id} is over and its receipt {receipt.outcome}")
+        elif end.outcome in ("answered", "merged", "dropped"):
+            told = ends.get(receipt.message_id, [])
+            if not told or not told[0].startswith(end.outcome):
+                ground.complain(f"a receipt says {end.outcome}, the log {told}")
+            if (
+                told == ["answered completed"]
+                and end.text is None
+                and "silent" not in _texts(lanes, receipt.message_id)
+            ):
+                ground.complain(f"the receipt of {receipt.message_id} has lost the reply")
+
+
+def _texts(lanes: list[_Lane], inbox_id: str) -> str:
+    return " ".join(lane.messages[inbox_id].text for lane in lanes if inbox_id in lane.messages)
+
+
+def _check_repeats(ground: Ground) -> None:
+    """A second arrival says that it may be one; a first arrival says so only if another attempt was in doubt."""
+    arrived: Counter[tuple[str, int]] = Counter()
+    for got in ground.platform.received:
+        name = (got.out.delivery, got.out.part)
+        marked = got.out.text.startswith(RECOVERED_NOTICE)
+        if arrived[name] and not marked:
+            ground.complain(f"part {name[1]} of {name[0]} arrived again, unmarked")
+        if marked and got.out.attempt < 2:
+            ground.complain(f"part {name[1]} of {name[0]} is marked at its first attempt")
+        arrived[name] += 1
+
+
+# --- tools -----------------------------------------------------------------------------------------------
+
+
+def _check_tools(ground: Ground, logs: Logs) -> None:
+    """No recorded call runs twice, and one that ran is never told as not started."""
+    runs = Counter((tool.ran.session, tool.ran.call) for tool in ground.tools if tool.ran.effects == "write")
+    for (session, call), count in runs.items():
+        if count > 1:
+            ground.complain(f"call {call} of {session} ran {count} times")
+        results = [
+            event.data
+            for event in logs.get(session_log(session), [])
+            if event.type == "tool/result" and event.data["id"] == call
+        ]
+        if len(results) != 1 or results[0].get("outcome") == "not started":
+            ground.complain(f"call {call} of {session} ran, and the log says {results}")

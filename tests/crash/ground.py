@@ -1,0 +1,70 @@
+"""What outlives the process: the platform, the people, what the tools did, and what was found wrong."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from attrs import frozen
+
+from seriatim.model import MessageEvent, Platform, SessionSource
+from seriatim.testing.fake_platform import FakePlatform, Posted
+from seriatim.testing.scripted import Ran
+from tests.crash.scenario import Again, Say, Scenario
+
+__all__ = ["Ground", "ToolRun"]
+
+
+@frozen
+class ToolRun:
+    """A tool call that ran, and in which life."""
+
+    life: int
+    ran: Ran
+
+
+class Ground:
+    """The world around one run. ``done``: steps of the script that were taken; ``wrong``: violations, as text."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        self.scenario = scenario
+        self.platform = FakePlatform(capabilities=scenario.capabilities)
+        self.platform.fail_next(*scenario.sends)
+        self.done = 0
+        self.life = 0
+        self.tools: list[ToolRun] = []
+        self.sends: Counter[tuple[str, int]] = Counter()
+        self.started: Counter[tuple[str, int]] = Counter()
+        self.refused: set[str] = set()
+        self.struck: Counter[str] = Counter()
+        self.deaths = 0
+        """Deaths of the process and of actors, that may have interrupted a turn."""
+        self.wrong: list[str] = []
+
+    def complain(self, text: str) -> None:
+        """Note a violation, once."""
+        if text not in self.wrong:
+            self.wrong.append(text)
+
+    @property
+    def next_step(self) -> Say | Again | None:
+        """What the script has next."""
+        script = self.scenario.script
+        return script[self.done] if self.done < len(script) else None
+
+    def take_step(self) -> None:
+        """The script goes on."""
+        step = self.next_step
+        assert step is not None
+        self.done += 1
+        if isinstance(step, Again):
+            self.platform.post(self.platform.posted[step.number - 1].event)
+            return
+        number = sum(1 for taken in self.scenario.script[: self.done] if isinstance(taken, Say))
+        source = SessionSource(platform=Platform("fake"), chat_id=step.chat, user_id=f"u{step.chat}")
+        self.platform.post(
+            MessageEvent(step.text, source, account="fake", message_id=f"in{number}", internal=step.wake)
+        )
+
+    def ack(self, posted: Posted) -> None:
+        """The platform hears that the bot has it."""
+        self.platform.ack(posted)

@@ -1,0 +1,396 @@
+"""One life of the process: the product's runtime on one thread, its ports watched, driven to rest or to its death."""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from seriatim.actors.delivery import SendDone
+from seriatim.actors.ids import Ids
+from seriatim.actors.outlet import Tell
+from seriatim.actors.receipts import Receipt
+from seriatim.actors.runtime import Dispatchers, Opened, Runtime, Settings
+from seriatim.actors.simulation import Envelope, SimulationDispatcher
+from seriatim.commits import Commit
+from seriatim.config import GatewayConfig
+from seriatim.errors import SendError
+from seriatim.model import Outbound, Target
+from seriatim.outbox import Channel
+from seriatim.storage.contract import Store
+from seriatim.storage.sqlite import SqliteStore
+from seriatim.testing.clock import VirtualClock
+from seriatim.testing.fake_platform import Posted
+from seriatim.testing.faulty_store import Fault, FaultyStore
+from seriatim.testing.scripted import Ran, ScriptedRunner
+from seriatim.testing.snapshot import wal_frames
+from seriatim.turn import Told, TurnEnded, TurnJob
+from tests.crash.ground import Ground, ToolRun
+from tests.crash.points import KILLED, Fate, Points, SimulatedCrash
+from tests.crash.scenario import agent
+from tests.crash.witness import Witness, WitnessedStore
+
+STEPS_MAX = 20_000
+REDELIVERIES_MAX = 40
+HURRY_MS = 100.0
+
+logging.getLogger("seriatim").setLevel(logging.CRITICAL)  # crashes are what happens here
+
+
+class Life:
+    """Made on the files that the life before left. ``run`` ends at rest, or where the process dies."""
+
+    def __init__(self, ground: Ground, path: Path, fate: Fate, seed: int, start_ms: int) -> None:
+        scenario = ground.scenario
+        self.ground = ground
+        self.path = path
+        self.points = Points(fate)
+        self.clock = VirtualClock(start_ms)
+        self.witness = Witness()
+        self.runner = ScriptedRunner(agent)
+        self.runner.ran = _Tools(self)
+        self.sending: deque[tuple[Outbound, Callable[[SendDone], None]]] = deque()
+        self.frames: dict[int, tuple[int, int]] = {}
+        """Of each point after a commit: the WAL's frames before and after it."""
+        self.steps = 0
+        self.receipts: list[Receipt] = []
+        self.errors: list[str] = []
+        self._random = random.Random(seed)
+        self._slow_writer = scenario.slow_writer
+        self._given: set[int] = set()
+        self._again = 0
+        self._told_ends = 0
+        self._seen = (0, 0, 0, 0)
+        self._frames = 0
+        self._store: WitnessedStore | None = None
+        self._opened: Opened | None = None
+        make = _SlowWriter if scenario.slow_writer else SimulationDispatcher
+        self.dispatcher = make(seed, self.clock, timer_bias=0.0, before_envelope=self._before_envelope)
+        token = random.Random(f"{seed} {ground.life}")
+        self.runtime = Runtime(
+            clock=self.clock,
+            ids=Ids(self.clock, lambda digits: f"{token.getrandbits(4 * digits):0{digits}x}"),
+            dispatchers=Dispatchers(self.dispatcher, self.dispatcher, self.dispatcher),
+            settings=Settings(
+                keys=GatewayConfig(),
+                rules=scenario.rules,
+                slots_max=scenario.slots_max,
+                warm_max=scenario.warm_max,
+                age_ms_max=24 * 3_600_000,
+                dm_without_ids=False,
+            ),
+            runner=WatchedRunner(self),
+            rng=random.Random(seed),
+            on_error=self._on_error,
+            on_fatal=self._on_fatal,
+            at_once=True,
+        )
+
+    # --- life and death --------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Start, recover, and go on until nothing is left to do or the process is dead."""
+        self.ground.platform._listening = True
+        try:
+            self._start()
+            while not self.points.dead and self._step():
+                self.steps += 1
+                if self.steps > STEPS_MAX:
+                    self.ground.complain("the run doesn't come to rest")
+                    break
+        except SimulatedCrash:
+            assert self.points.dead
+        self.ground.platform._listening = False
+
+    def _start(self) -> None:
+        self.runtime.open(self._open_store, self._take_opened, lambda: None)
+        while self._opened is None:
+            self.dispatcher.step()
+        assert self._store is not None
+        self.runtime.begin(self._opened.store.reader)
+        self.runtime.add_account("fake", "fake", WatchedSender(self))
+        self.runtime.recover(self._opened.open_work)
+
+    def close(self) -> None:
+        """Give the connections back; the files stay as they are copied."""
+        if self._store is not None:
+            self._store.close()
+
+    def reader(self) -> Any:
+        """A reader of the live store."""
+        assert self._store is not None
+        return self._store.reader()
+
+    def _open_store(self) -> Store:
+        store = self._store = WitnessedStore(SqliteStore(self.path), self.witness)
+        reader = store.reader()
+        self.witness.read(reader)
+        return FaultyStore(store, script=self._strike, before=self._before, after=self._after)
+
+    def _take_opened(self, opened: Opened | BaseException) -> None:
+        assert isinstance(opened, Opened), opened
+        self._opened = opened
+
+    def _strike(self, number: int, commit: Commit) -> Fault | None:
+        strike = self.ground.scenario.strike
+        return None if strike is None else strike(self.ground.struck, commit)
+
+    def _before(self, commits: Any) -> None:
+        self.points.hit(f"before commit {_kinds(commits)}")
+        self._frames = wal_frames(f"{self.path}-wal")
+
+    def _after(self, commits: Any, outcomes: Any) -> None:
+        self.frames[len(self.points.labels)] = (self._frames, wal_frames(f"{self.path}-wal"))
+        self.points.hit(f"after commit {_kinds(commits)}")
+
+    def _before_envelope(self, envelope: Envelope) -> BaseException | None:
+        lane = envelope.ref.name.startswith("lane:")
+        if envelope.phase != "receive":
+            return None
+        error = self.points.envelope(lane=lane)
+        self.ground.deaths += lane and error is not None
+        return error
+
+    def _on_error(self, where: str, error: BaseException) -> None:
+        if not self.points.dead and KILLED not in str(error):
+            self.errors.append(f"{where}: {type(error).__name__}: {error}")
+
+    def _on_fatal(self, where: str, error: BaseException) -> None:
+        """The gateway would stop and be started again; here it dies at once, which leaves more undone."""
+        self._on_error(where, error)
+        self.points.dead = True
+
+    # --- the driver ------------------------------------------------------------------------------------
+
+    def _step(self) -> bool:
+        """Let somebody do one thing; False when nobody has anything to do."""
+        ready = self._ready()
+        due = self.clock.next_due_ms()
+        if ready:
+            if due is not None and self._random.random() < 0.02:
+                self.clock.fire_next()
+            else:
+                ready[int(self._random.random() * len(ready))]()
+            return True
+        if due is not None:
+            self.clock.fire_next()
+            return True
+        if self.ground.next_step is not None:
+            self._user_step()
+            return True
+        return self._redeliver()
+
+    def _ready(self) -> list[Callable[[], Any]]:
+        ready: list[Callable[[], Any]] = []
+        if not self.dispatcher.idle and not self._hurries():
+            ready += [self.dispatcher.step] * 4
+        ready.extend(partial(self.runner.advance, *name) for name in self.runner.ready())
+        if self.sending:
+            ready.append(self._arrive)
+        if (posted := self._to_give()) is not None:
+            ready.append(partial(self._give, posted))
+        if self._user_may():
+            ready.append(self._user_step)
+        return ready
+
+    def _hurries(self) -> bool:
+        """Whether a short timer comes before the slow writer, when he alone has something to do."""
+        due = self.clock.next_due_ms()
+        soon = due is not None and due - self.clock.monotonic_ms() <= HURRY_MS
+        return soon and isinstance(self.dispatcher, _SlowWriter) and self.dispatcher.only_writer
+
+    # --- people and platform ---------------------------------------------------------------------------
+
+    def _marks(self) -> tuple[int, int, int, int]:
+        ground = self.ground
+        return (
+            sum(ground.started.values()),
+            len(ground.tools),
+            self._told_ends,
+            len(ground.platform.received),
+        )
+
+    def _user_may(self) -> bool:
+        step = self.ground.next_step
+        if step is None or step.when == "quiet":
+            return False
+        if step.when == "now":
+            return True
+        if step.when == "running":
+            return bool(self.runner.running())
+        which = ("started", "tool", "ended", "sent").index(step.when)
+        return self._marks()[which] > self._seen[which]
+
+    def _user_step(self) -> None:
+        self._seen = self._marks()
+        self.ground.take_step()
+
+    def _to_give(self) -> Posted | None:
+        for posted in self.ground.platform.pending():
+            if id(posted) not in self._given:
+                return posted
+        return None
+
+    def _give(self, posted: Posted) -> None:
+        self._given.add(id(posted))
+        posted.given += 1
+        self.receipts.append(self.runtime.accept(posted.event, "/", partial(self._settled, posted)))
+
+    def _settled(self, posted: Posted, receipt: Receipt) -> None:
+        """The adapter's side of ``accept``: ack what was taken; what was refused comes again."""
+        if receipt.outcome == "refused":
+            self.ground.refused.add(receipt.message_id)
+            return
+        self.points.hit(f"before ack {posted.event.message_id}")
+        if posted.event.message_id not in self.witness.messages:
+            self.ground.complain(f"{posted.event.message_id} was acked before it was durable")
+        self.ground.ack(posted)
+        self.points.hit(f"after ack {posted.event.message_id}")
+
+    def _redeliver(self) -> bool:
+        waiting = [posted for posted in self.ground.platform.pending() if not posted.acked]
+        if not waiting or self._again >= REDELIVERIES_MAX:
+            return False
+        self._again += 1
+        self._given.difference_update(map(id, waiting))
+        return True
+
+    def _arrive(self) -> None:
+        """The oldest send on its way reaches the platform, and its end is told."""
+        out, done = self.sending.popleft()
+        name = f"{out.delivery}.{out.part}#{out.attempt}"
+        self.points.hit(f"before arrival {name}")
+        try:
+            message_id, error = self.ground.platform.receive(out).message_id, None
+        except SendError as refused:
+            message_id, error = None, refused
+        self.points.hit(f"after arrival {name}")
+        done(SendDone(out.delivery, out.part, message_id, error))
+        self.points.hit(f"after news {name}")
+
+    def heard(self, tell: Tell, told: Told) -> None:
+        """What a turn says on its way to its lane."""
+        if self.points.dead:
+            return
+        tell(told)
+        if type(told) is TurnEnded:
+            self._told_ends += 1
+
+
+class WatchedRunner:
+    """The scripted runner, each effect on it a point and judged by the witness."""
+
+    def __init__(self, life: Life) -> None:
+        self._life = life
+        self._inner = life.runner
+
+    def start(self, job: TurnJob, tell: Tell) -> None:
+        """See TurnRunner.start."""
+        life = self._life
+        life.points.hit(f"before start {job.generation}")
+        if (job.lane, job.generation) not in life.witness.claimed:
+            life.ground.complain(f"turn {job.generation} was started before its claim was durable")
+        if life.ground.started[job.lane, job.generation]:
+            life.ground.complain(f"turn {job.generation} was started twice")
+        life.ground.started[job.lane, job.generation] += 1
+        self._inner.start(job, partial(life.heard, tell))
+        life.points.hit(f"after start {job.generation}")
+
+    def cancel(self, lane: str, generation: int, why: str) -> None:
+        """See TurnRunner.cancel."""
+        life = self._life
+        life.points.hit(f"before cancel {generation}")
+        if "crashed" not in why and life.witness.running.get(lane) == generation:
+            life.ground.complain(f"turn {generation} was cancelled before its end was durable")
+        self._inner.cancel(lane, generation, why)
+        life.points.hit(f"after cancel {generation}")
+
+    def release(self, lane: str, generation: int, calls: tuple[str, ...]) -> None:
+        """See TurnRunner.release."""
+        self._life.points.hit(f"before release {calls}")
+        self._inner.release(lane, generation, calls)
+        self._life.points.hit(f"after release {calls}")
+
+    def proceed(self, lane: str, generation: int, calls: tuple[str, ...]) -> None:
+        """See TurnRunner.proceed."""
+        life = self._life
+        life.points.hit(f"before proceed {calls}")
+        if not {call for _, call in life.witness.results}.issuperset(calls):
+            life.ground.complain(f"the agent went on before the results of {calls} were durable")
+        self._inner.proceed(lane, generation, calls)
+        life.points.hit(f"after proceed {calls}")
+
+    def evict(self, lane: str) -> int:
+        """See TurnRunner.evict."""
+        return self._inner.evict(lane)
+
+    async def close(self, grace_s: float) -> None:
+        """See TurnRunner.close."""
+        await self._inner.close(grace_s)
+
+
+class _Tools(list[Ran]):
+    """Where the scripted runner notes a tool that runs: points before and after it."""
+
+    def __init__(self, life: Life) -> None:
+        super().__init__()
+        self._life = life
+
+    def append(self, ran: Ran) -> None:
+        life = self._life
+        life.points.hit(f"before tool {ran.call}")
+        if ran.effects == "write" and (ran.session, ran.call) not in life.witness.calls:
+            life.ground.complain(f"tool call {ran.call} ran before it was durable")
+        life.ground.tools.append(ToolRun(life.ground.life, ran))
+        super().append(ran)
+        life.points.hit(f"after tool {ran.call}")
+
+
+class WatchedSender:
+    """The delivery's port: a send is on its way until the driver lets it arrive."""
+
+    def __init__(self, life: Life) -> None:
+        self._life = life
+
+    def send(self, out: Outbound, done: Callable[[SendDone], None]) -> None:
+        """See Sender.send."""
+        life, ground = self._life, self._life.ground
+        name = (out.delivery, out.part)
+        life.points.hit(f"before send {out.delivery}.{out.part}#{out.attempt}")
+        ground.sends[name] += 1
+        if out.delivery not in life.witness.owed:
+            ground.complain(f"{out.delivery} was sent before it was owed durably")
+        recorded = life.witness.attempts[name]
+        if not ground.scenario.capabilities.idempotent_send and recorded < ground.sends[name]:
+            ground.complain(f"{out.delivery}.{out.part} was sent {ground.sends[name]} times, {recorded} are recorded")
+        life.sending.append((out, done))
+        life.points.hit(f"after send {out.delivery}.{out.part}#{out.attempt}")
+
+    def channel(self, target: Target) -> Channel:
+        """See Sender.channel."""
+        able = self._life.ground.platform.capabilities
+        return Channel(True, able.idempotent_send, able.text_max, able.text_unit, able.multiline)
+
+
+class _SlowWriter(SimulationDispatcher):
+    """Lets the writer's actor go only when nobody else can."""
+
+    @property
+    def only_writer(self) -> bool:
+        """Whether he alone has something to do."""
+        return all(box.name == "persistence" for box in self._ready)
+
+    def _draw(self) -> Any:
+        ready = self._ready
+        others = [at for at, box in enumerate(ready) if box.name != "persistence"]
+        chosen = others[int(self._random() * len(others))] if others else 0
+        return ready.pop(chosen)
+
+
+def _kinds(commits: Any) -> str:
+    events = [event.type for commit in commits for part in commit.parts for event in part.events]
+    return " ".join(dict.fromkeys(events))

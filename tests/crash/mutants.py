@@ -1,0 +1,180 @@
+"""Broken variants of the shipped modules: what the enumerator is worth is that it catches each of them.
+
+A mutant changes the source text of one function and gives the shipped function the code of the changed one, so that
+every reference to it, tables included, meets the mutant. A text that isn't there any more is an error, not a miss.
+"""
+
+from __future__ import annotations
+
+import __future__
+import inspect
+import textwrap
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FunctionType
+from typing import Any, Final
+
+from attrs import frozen
+
+from seriatim import batch, commands, decide, gate, lane, queueing, recovery
+from seriatim.actors import delivery, runtime, steps, supervisor
+from seriatim.storage import sqlite
+from tests.crash.enumeration import FULL, Tally, enumerate_scenario
+from tests.crash.scenarios import SCENARIOS
+
+RUNS_MAX: Final = 1_500
+"""Runs after which a mutant counts as missed."""
+
+
+@frozen
+class Mutant:
+    """``function`` with each ``old`` text replaced by its ``new``; ``scenarios`` are tried first to last."""
+
+    name: str
+    function: Any
+    changes: tuple[tuple[str, str], ...]
+    scenarios: tuple[str, ...]
+
+
+def _early(effect: str) -> tuple[tuple[str, str], ...]:
+    """In Gate._advance: let such effects out when their commit is offered, not when it is durable."""
+    old = "self._in_flight = out.commit ="
+    new = (
+        "early = [e for e in batch.after if type(e).__name__ == '" + effect + "']; "
+        "batch.after = [e for e in batch.after if e not in early]; "
+        "out.effects.extend((Permit('', self.lane, 0), e) for e in early); "
+    )
+    return ((old, new + old),)
+
+
+MUTANTS: Final = (
+    Mutant(
+        "a doubt about an earlier send is forgotten",
+        lane.PartState.doubts.fget,  # type: ignore[attr-defined]
+        (("return self", "return 0 if self.last_failed else self"),),
+        ("doubt, then a clear failure", "clear failure, then doubt"),
+    ),
+    Mutant(
+        "a turn's result is treated as refusable",
+        gate.Gate._unavailable,
+        (("self._kept.append(message)", "type(message) is TurnEnded or self._kept.append(message)"),),
+        ("end refused",),
+    ),
+    Mutant(
+        "no fence",
+        supervisor.SupervisorActor._fence,
+        (("self._ports.writer.tell(Fence(lane_log(lane.key), lane.incarnation, self.actor_ref))",
+          "self._ask_to_read(lane)"),),
+        ("slow writer", "slow writer, stop"),
+    ),
+    Mutant("acked before it is durable", gate.Gate._advance, _early("Ack"), ("one message", "slow writer")),
+    Mutant("the agent starts before its turn is durable", gate.Gate._advance, _early("RunTurn"), ("slow writer",)),
+    Mutant("sent before it is owed durably", gate.Gate._advance, _early("Deliver"), ("slow writer",)),
+    Mutant("cancelled before the end is durable", gate.Gate._advance, _early("CancelTurn"), ("slow writer, stop",)),
+    Mutant("the agent goes on before the result is durable", gate.Gate._advance, _early("Proceed"), ("one tool",)),
+    Mutant(
+        "a tool runs before its call is durable",
+        steps._start,
+        (('if gated.tool.effects != "write"', "if True"),),
+        ("one tool", "slow writer"),
+    ),
+    Mutant(
+        "an attempt of unknown outcome is taken for none",
+        lane.PartState.doubts.fget,  # type: ignore[attr-defined]
+        (("return self", "return 0 and self"),),
+        ("one message",),
+    ),
+    Mutant("the debt doesn't count as the first attempt", batch.Batch.owe, (('data["attempt"] = 1', "pass"),),
+           ("one message",)),
+    Mutant("a resumed turn repeats the user message", decide._start, (("told = held.ids", "told = ()"),),
+           ("one message",)),
+    Mutant("an interrupted turn isn't closed", recovery.recover, (('close_turn(batch, "interrupted")', "pass"),),
+           ("one message", "one tool")),
+    Mutant("a recorded call is told as not started", recovery.close_turn,
+           (('"unknown" if recorded else "not started"', '"not started"'),), ("one tool",)),
+    Mutant(
+        "unknown is taken for refused",
+        gate.Gate.settled,
+        (
+            ("elif type(outcome) is Unknown:", "elif False:"),
+            ("assert type(outcome) is Refused",
+             "from seriatim.errors import StoreUnhealthyError; "
+             "outcome = outcome if type(outcome) is Refused else Refused(commit.id, StoreUnhealthyError(''))"),
+        ),
+        ("accepting unknown, done", "end unknown, done"),
+    ),
+    Mutant("an interruption doesn't count", recovery.recover,
+           (("state.interruptions >= INTERRUPTIONS_MAX", "False"),), ("three deaths in one turn",)),
+    Mutant("a message given again is taken for a new one", runtime._unique_key,
+           (("if event.message_id is None", "if True"),), ("given again",)),
+    Mutant("mail held while a lane goes to rest is forgotten", supervisor.SupervisorActor._passivated,
+           (("if lane.held:", "if False:"),), ("rest and a message",)),
+    Mutant("a dead actor's mail is forgotten", supervisor.SupervisorActor._crashed,
+           (("[*self._leftover(lane), *crash.signals, *crash.mail]", "[]"),), ("two merged",)),
+    Mutant("a stopped turn keeps its slot", commands._end_running, (("batch.return_slot()", "pass"),),
+           ("stop a turn",)),
+    Mutant("the end of a stopped turn ends the next one", decide._turn_ended,
+           (("running is None or running.generation != m.generation", "running is None"),),
+           ("stop a turn that answers late", "stop with queue and wake")),
+    Mutant("replies leave newest first", delivery.DeliveryActor._take_up, (("jobs.append(job)", "jobs.appendleft(job)"),),
+           ("burst into a turn", "send refused, then taken", "long reply")),
+    Mutant("a /queue item joins a follow-up", queueing.join_target, (('if entry.kind == "human"', "if True"),),
+           ("queue in order",)),
+    Mutant("/new spares what waits", commands._new, (("_drop_where(batch,", "(lambda *_: None)(batch,"),),
+           ("new with everything waiting",)),
+    Mutant("a merge isn't counted", lane._merged, (("state.merged += 1", "pass"),), ("two merged",)),
+    Mutant(
+        "a commit's parts are written one by one",
+        sqlite.SqliteStore._insert,
+        (("connection.execute(_statement(size), values)",
+          "[connection.execute(_statement(1), values[n * len(COLUMNS) : (n + 1) * len(COLUMNS)]) for n in range(rows)]"),),
+        ("one message",),
+    ),
+)  # fmt: skip
+
+
+@contextmanager
+def planted(mutant: Mutant) -> Iterator[None]:
+    """The shipped function has the mutant's code while this lasts."""
+    function = _function(mutant.function)
+    original = function.__code__
+    function.__code__ = _changed(function, mutant).__code__
+    try:
+        yield
+    finally:
+        function.__code__ = original
+
+
+def caught_by(mutant: Mutant) -> tuple[str, int]:
+    """The first violation that gives the mutant away and the runs that it took; "" if none did."""
+    runs = 0
+    with planted(mutant):
+        for name in mutant.scenarios:
+            scenario = next(scenario for scenario in SCENARIOS if scenario.name == name)
+            for seed in scenario.seeds:
+                tally: Tally = enumerate_scenario(scenario, seed, FULL, first_only=True)
+                runs += tally.runs
+                if tally.violations:
+                    return tally.violations[0].text, runs
+                if runs > RUNS_MAX:
+                    return "", runs
+    return "", runs
+
+
+def _function(named: Any) -> FunctionType:
+    function = named.fget if isinstance(named, property) else named
+    assert isinstance(function, FunctionType)
+    return function
+
+
+def _changed(function: FunctionType, mutant: Mutant) -> FunctionType:
+    source = textwrap.dedent(inspect.getsource(function))
+    for old, new in mutant.changes:
+        if source.count(old) != 1:
+            raise LookupError(f"{mutant.name}: {old!r} stands {source.count(old)} times in {function.__qualname__}")
+        source = source.replace(old, new)
+    space: dict[str, Any] = {}
+    flags = __future__.annotations.compiler_flag
+    exec(compile(source, f"<{mutant.name}>", "exec", flags), function.__globals__, space)
+    changed: Callable[..., Any] = space[function.__name__]
+    return _function(changed)

@@ -1,0 +1,98 @@
+"""What a scenario is made of: what people say and when, what the agent does, and what the world has in store."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Literal
+
+from attrs import Factory, frozen
+
+from seriatim.adapters.base import Capabilities
+from seriatim.batch import Rules
+from seriatim.commits import Commit
+from seriatim.testing.fake_platform import Fault as SendFault
+from seriatim.testing.fake_platform import FaultKind
+from seriatim.testing.faulty_store import Fault as StoreFault
+from seriatim.testing.scripted import NEVER, Script, ScriptCall, ScriptStep
+from seriatim.turn import Silence, TurnJob
+
+if TYPE_CHECKING:
+    from tests.crash.points import Fate
+
+When = Literal["now", "running", "tool", "ended", "sent", "quiet"]
+
+
+@frozen
+class Say:
+    """Somebody writes ``text``, or the host wakes the lane (``wake``).
+
+    ``when``: at once after what came before; or as soon as, after that, a turn runs, a tool has run, a turn's end was
+    told, a send arrived; each at the latest when everything is quiet, so that no crash stops the script.
+    """
+
+    text: str
+    when: When = "now"
+    chat: str = "1"
+    wake: bool = False
+
+
+@frozen
+class Again:
+    """The platform gives its message of this number (from 1) once more, acked or not."""
+
+    number: int
+    when: When = "now"
+
+
+Strike = Callable[[Counter[str], Commit], StoreFault | None]
+
+
+@frozen
+class Scenario:
+    """One small script.
+
+    ``sends``: what the platform's next sends meet. ``strike``: the store's faults, with a counter that outlives
+    crashes. ``storms``: fates, life by life, besides those taken from the trace. ``slow_writer``: the writer goes
+    last and short timers come first, so that commits hang in flight. ``seeds``: orders to try. ``turns_max``: how
+    many turns the clean run has at most.
+    """
+
+    name: str
+    script: tuple[Say | Again, ...]
+    capabilities: Capabilities = Capabilities(replay="ack", text_max=4000)  # noqa: RUF009
+    rules: Rules = Rules()  # noqa: RUF009
+    slots_max: int = 4
+    warm_max: int = 64
+    sends: tuple[FaultKind | SendFault | None, ...] = ()
+    strike: Strike | None = None
+    storms: tuple[tuple[Fate, ...], ...] = ()
+    slow_writer: bool = False
+    seeds: tuple[int, ...] = Factory(lambda: (1,))
+
+
+def agent(job: TurnJob) -> Script:
+    """What the agent does is what the first message asks for; else it says what it was told."""
+    said = " | ".join(claim.text for claim in job.claims)
+    reply = f"re: {said}"
+    match job.claims[0].text.split()[0]:
+        case "tool":
+            return Script(reply, steps=(ScriptStep("let me", (ScriptCall("save", 1),)),))
+        case "tools":
+            return Script(reply, steps=(ScriptStep("both", (ScriptCall("save", 1), ScriptCall("send", 2))),))
+        case "serial":
+            calls = (ScriptCall("save", 1), ScriptCall("send", 2), ScriptCall("look", 3, effects="read"))
+            return Script(reply, steps=(ScriptStep("in turn", calls, serial=True),))
+        case "rounds":
+            return Script(reply, steps=tuple(ScriptStep(f"{n}", (ScriptCall("save", n),)) for n in range(2)))
+        case "long":
+            return Script(reply + " " + " ".join(f"word{n}" for n in range(45)))
+        case "fail":
+            return Script(ValueError("the agent broke"))
+        case "silent":
+            return Script(Silence("nothing to say"))
+        case "never":
+            return Script(NEVER)
+        case "late":
+            return Script(reply, on_cancel="answer", steps=(ScriptStep("let me", (ScriptCall("save", 1),)),))
+    return Script(reply, deltas=("re",))
