@@ -134,7 +134,7 @@ class Bench:
 
     def message(self, text: str, *, key: str | None = None, user: str = "u", **source: Any) -> Inbound:
         """A message at the door."""
-        origin = SessionSource("sim", "chat", user_id=user, **source)  # type: ignore[arg-type]
+        origin = SessionSource("sim", "chat", user_id=user, **source)
         inbox_id = self.fresh("i")
         command = parse_command(text, "/") or ("", "")
         return Inbound(
@@ -156,7 +156,7 @@ class Bench:
     def wake(self, text: str = "wake") -> str:
         """The host has something to say."""
         inbox_id = self.fresh("w")
-        event = MessageEvent(text, SessionSource("sim", "chat"), internal=True)  # type: ignore[arg-type]
+        event = MessageEvent(text, SessionSource("sim", "chat"), internal=True)
         self.tell(Inbound(inbox_id, "", event, len(text)))
         return inbox_id
 

@@ -24,7 +24,7 @@ class Settings:
 
 def source(platform: str, chat_type: str, **fields: Any) -> SessionSource:
     """A source; no id unless given."""
-    return SessionSource(platform, chat_type=chat_type, **fields)  # type: ignore[arg-type]
+    return SessionSource(platform, chat_type=chat_type, **fields)
 
 
 SEED_ROWS = [
@@ -111,14 +111,10 @@ def test_participant_is_the_stable_id_first() -> None:
         ("thread", "t", True, False, True),
     ],
 )
-def test_who_shares_a_lane(
-    chat_type: str, thread: str | None, per_group: bool, per_thread: bool, shared: bool
-) -> None:
+def test_who_shares_a_lane(chat_type: str, thread: str | None, per_group: bool, per_thread: bool, shared: bool) -> None:
     """The seed's three lines: DMs never, threads unless per user, groups if not per user."""
     where = source("x", chat_type, chat_id="c", thread_id=thread, user_id="u")
-    found = is_shared_multi_user_session(
-        where, group_sessions_per_user=per_group, thread_sessions_per_user=per_thread
-    )
+    found = is_shared_multi_user_session(where, group_sessions_per_user=per_group, thread_sessions_per_user=per_thread)
     assert found is shared
 
 
@@ -130,7 +126,7 @@ def test_missing_sender_ids_count_as_shared() -> None:
 
 def test_no_chat_id_is_not_a_chat_called_none() -> None:
     """A chat id of None is no id, never a chat of that name that strangers share."""
-    assert SessionSource("signal", None, chat_type="dm").chat_id == ""  # type: ignore[arg-type]
+    assert SessionSource("signal", None, chat_type="dm").chat_id == ""
 
 
 def test_scope_and_account_keep_equal_ids_apart() -> None:

@@ -39,7 +39,7 @@ def test_follow_ups_merge_in_order() -> None:
 
 
 def test_replace_drops_the_older_follow_up() -> None:
-    """collapse = replace: the newest follow-up stays, the older is dropped{superseded}."""
+    """Collapse = replace: the newest follow-up stays, the older is dropped{superseded}."""
     bench = Bench(Rules(collapse="replace"))
     first, older, newer = bench.said("a"), bench.said("b"), bench.said("c")
     bench.answer()
@@ -317,7 +317,7 @@ def test_stop_never_abandons_what_may_have_been_sent(how: str) -> None:
 
 
 def test_arrival_order_is_kept_by_commands() -> None:
-    """"do X", "/stop" in one commit: X is started, then stopped."""
+    """A message and a /stop in one commit: the message is started, then stopped."""
     bench = Bench()
     bench.said("/help")
     bench.say("/help")
@@ -339,5 +339,3 @@ def test_a_draining_lane_accepts_and_waits() -> None:
     bench.now.draining = False
     bench.reopen()
     assert claims(bench) == [[inbox_id]]
-
-

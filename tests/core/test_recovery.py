@@ -243,7 +243,7 @@ def test_debts_are_taken_up_in_order() -> None:
     bench.reopen()
     [owes] = bench.all(Owes)
     assert list(owes.deliveries) == [deliver.delivery for deliver in bench.all(Deliver)]
-    assert [d.due for d in bench.all(Deliver)][0] == (1, 2)
+    assert next(d.due for d in bench.all(Deliver)) == (1, 2)
     assert not any(d.first_attempt_recorded for d in bench.all(Deliver))
 
 
@@ -269,7 +269,7 @@ def test_a_redelivery_after_the_crash_is_a_duplicate() -> None:
 
 
 def test_evolve_leaves_the_state_before_alone() -> None:
-    """evolve returns a new state and folds to the same end as fold."""
+    """Evolve returns a new state and folds to the same end as fold."""
     bench = Bench()
     bench.said("hi")
     bench.answer()

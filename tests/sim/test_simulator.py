@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from .directed import DIRECTED
@@ -25,7 +27,7 @@ def test_a_seed_replays() -> None:
 
 
 @pytest.mark.parametrize("scenario", DIRECTED, ids=lambda scenario: scenario.__name__)
-def test_directed_scenarios_pass(scenario) -> None:  # type: ignore[no-untyped-def]
+def test_directed_scenarios_pass(scenario: Callable[[], None]) -> None:
     """The shipped core passes each directed scenario."""
     scenario()
 
