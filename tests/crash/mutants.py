@@ -63,7 +63,7 @@ MUTANTS: Final = (
     Mutant(
         "no fence",
         supervisor.SupervisorActor._fence,
-        (("self._ports.writer.tell(Fence(lane_log(lane.key), lane.incarnation, self.actor_ref))",
+        (("self._ports.writer.tell(Fence(lane_log(lane.key), lane.incarnation, self.own_ref))",
           "self._ask_to_read(lane)"),),
         ("slow writer", "slow writer, stop"),
     ),
