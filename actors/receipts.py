@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -42,7 +43,7 @@ class Receipt:
     or refused. ``reason``: why it was refused. ``position``: turns before it. ``message_id``: its inbox id.
     """
 
-    __slots__ = ("_end", "message_id", "outcome", "position", "reason", "session_id", "session_key")
+    __slots__ = ("_end", "_waiter", "message_id", "outcome", "position", "reason", "session_id", "session_key")
 
     def __init__(self, message_id: str, session_key: str) -> None:
         self.message_id = message_id
@@ -51,7 +52,9 @@ class Receipt:
         self.reason: str | None = None
         self.position = 0
         self.session_id: str | None = None
-        self._end: Future[End] = Future()
+        # An adapter never waits for the end: the end itself, until somebody wants a future of it.
+        self._end: End | Exception | None = None
+        self._waiter: Future[End] | None = None
 
     def __repr__(self) -> str:
         return f"<receipt {self.message_id} {self.outcome}{f' ({self.reason})' if self.reason else ''}>"
@@ -59,26 +62,50 @@ class Receipt:
     @property
     def end(self) -> End | None:
         """The terminal outcome, if it is known by now. Any thread."""
-        return self._end.result() if self._end.done() and not self._end.cancelled() else None
+        end = self._end
+        return end if isinstance(end, End) else None
 
     async def answered(self) -> End:
         """Wait for the terminal outcome, on any loop. Raises GatewayClosedError if the gateway stops first.
 
         The message is safe then all the same: the next start answers it.
         """
-        return await asyncio.shield(asyncio.wrap_future(self._end))
+        return await asyncio.shield(asyncio.wrap_future(self._future()))
 
     def wait(self, timeout_s: float | None = None) -> End:
         """Block the calling thread until the terminal outcome; raises TimeoutError, GatewayClosedError."""
-        return self._end.result(timeout_s)
+        return self._future().result(timeout_s)
 
-    def _finish(self, end: End) -> None:
-        if not self._end.done():
-            self._end.set_result(end)
+    def _future(self) -> Future[End]:
+        with _waiter_guard:
+            waiter = self._waiter
+            if waiter is None:
+                waiter = self._waiter = Future()
+                if self._end is not None:
+                    _settle(waiter, self._end)
+            return waiter
 
-    def _give_up(self, error: Exception) -> None:
-        if not self._end.done():
-            self._end.set_exception(error)
+    def _finish(self, end: End | Exception) -> None:
+        with _waiter_guard:
+            if self._end is not None:
+                return
+            self._end = end
+            waiter = self._waiter
+        if waiter is not None:
+            _settle(waiter, end)
+
+
+_waiter_guard = threading.Lock()
+"""Between the loop that finishes a receipt and a thread that begins to wait for it."""
+
+
+def _settle(waiter: Future[End], end: End | Exception) -> None:
+    if waiter.done():
+        return  # somebody cancelled it
+    if isinstance(end, End):
+        waiter.set_result(end)
+    else:
+        waiter.set_exception(end)
 
 
 Settled = Callable[[Receipt], None]
@@ -121,12 +148,19 @@ class Receipts:
             entry.reason = reason
             self._settle(inbox_id, "refused", End("refused", None, reason))
 
-    def found(self, inbox_id: str, session_id: str | None, waiting: bool) -> None:
-        """A dead incarnation's commit turned out durable: the message was accepted by it."""
+    def of_lane(self, session_key: str) -> list[str]:
+        """The lane's messages that somebody waits to hear of."""
+        waiting = [*(receipt for receipt, _ in self._accepting.values()), *self._open.values()]
+        return [receipt.message_id for receipt in waiting if receipt.session_key == session_key]
+
+    def found(self, inbox_id: str, session_id: str | None, end: End | None) -> None:
+        """The log knows the message: the incarnation that was to say so has died. ``end``: None while it waits."""
         pending = self._accepting.get(inbox_id)
         if pending is not None:
             pending[0].session_id = session_id
-            self._settle(inbox_id, "accepted", None if waiting else End("answered", None, "found after a restart"))
+            self._settle(inbox_id, "accepted", end)
+        elif end is not None and (receipt := self._open.pop(inbox_id, None)) is not None:
+            receipt._finish(end)
 
     def close(self) -> None:
         """The gateway stops: release everybody who waits."""
@@ -134,7 +168,7 @@ class Receipts:
         for inbox_id in list(self._accepting):
             self.refuse(inbox_id, "stopping")
         for receipt in self._open.values():
-            receipt._give_up(error)
+            receipt._finish(error)
         self._open.clear()
 
     def _accept(self, effect: Ack) -> None:

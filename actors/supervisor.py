@@ -251,7 +251,11 @@ class SupervisorActor(PooledActor):
 
     def _ask_to_read(self, lane: _Lane) -> None:
         lane.state = "reading"
-        ids = frozenset(m.id for m in lane.held if type(m) is Inbound) if self.restarts else frozenset()
+        # After a restart some wait for effects that died with an incarnation: the log has what they told.
+        ids: frozenset[str] = frozenset()
+        if self.restarts:
+            held = (mail.id for mail in lane.held if type(mail) is Inbound)
+            ids = frozenset((*held, *self._ports.receipts.of_lane(lane.key)))
         self._ports.reader.tell(ReadLane(lane.key, lane.incarnation, ids, self.own_ref))
 
     def _read(self, message: LaneRead) -> None:
@@ -278,11 +282,11 @@ class SupervisorActor(PooledActor):
         ports.directory.add(lane.key, lane.ref, gate)
         lane.ref.signal(Recover(live_generation=lane.live_generation))
         lane.live_generation = 0
+        for inbox_id, end in message.found.items():
+            ports.receipts.found(inbox_id, message.state.bound, end)
         held, lane.held = lane.held, deque()
         for mail in held:
-            if type(mail) is Inbound and mail.id in message.found:
-                ports.receipts.found(mail.id, message.state.bound, mail.id in message.state.waiting)
-            else:
+            if type(mail) is not Inbound or mail.id not in message.found:
                 self._forward(lane, mail)
 
     def _unreadable(self, message: LaneUnreadable) -> None:

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 from seriatim.actors import endings
 from seriatim.actors.calling import call_blocking, call_contained, entry_of, is_async, on_thread, resolve
+from seriatim.actors.eager import begin
 from seriatim.actors.live_turn import Turn
 from seriatim.actors.outlet import Outlet, Report, Tell
 from seriatim.actors.steps import StepGate
@@ -61,6 +62,16 @@ class TurnRunner(Protocol):
         ...
 
 
+class _Entry:
+    """How an agent is called; found out once. Raises InvalidInputError for what can't be one."""
+
+    __slots__ = ("call", "is_async")
+
+    def __init__(self, agent: Any) -> None:
+        self.call = entry_of(agent)
+        self.is_async = is_async(self.call)
+
+
 class _Running:
     """One turn that runs: its way out, its gate and its task."""
 
@@ -100,12 +111,12 @@ class AgentRunner:
     ) -> None:
         if (agent is None) == (agent_factory is None):
             raise InvalidInputError("agent", "exactly one of agent and agent_factory is needed")
-        if agent_factory is None:
-            entry_of(agent)
+        self._entry = None if agent_factory is not None else _Entry(agent)
         self._loop = loop
         self._agent = agent
         self._on_error = on_error
         self._running: dict[tuple[str, int], _Running] = {}
+        self._launching: list[_Running] = []
         self._warm = None if agent_factory is None else WarmAgents(loop, agent_factory, self._report)
         self._closed = False
 
@@ -204,16 +215,29 @@ class AgentRunner:
         return True
 
     def _launch(self, running: _Running) -> None:
-        running.task = self._loop.create_task(self._turn(running))
-        running.task.add_done_callback(partial(self._finished, running))
-        if running.why is not None:
-            running.task.cancel()
+        # Not here: agents begin when the lanes' pass is over and their commits are on the way, all in one callback.
+        self._launching.append(running)
+        if len(self._launching) == 1:
+            self._loop.call_soon(self._launch_all)
+
+    def _launch_all(self) -> None:
+        launching, self._launching = self._launching, []
+        for running in launching:
+            if running.why is None:
+                running.task = begin(self._loop, self._turn(running))
+            else:
+                running.task = self._loop.create_task(self._turn(running))
+                running.task.cancel()  # before its first step: the agent never hears of it
+            if running.task.done():
+                self._finished(running, running.task)
+            else:
+                running.task.add_done_callback(partial(self._finished, running))
 
     async def _turn(self, running: _Running) -> None:
         job = running.job
         try:
-            agent = await self._agent_for(running)
-            ended = endings.completed(job, await self._run(running, agent))
+            entry = self._entry or _Entry(await self._warm_agent(running))
+            ended = endings.completed(job, await self._run(running, entry))
         except (asyncio.CancelledError, GeneratorExit) as exc:
             if running.why is None and _ended_from_outside():
                 ended = endings.interrupted(job, "the event loop is shutting down")
@@ -238,26 +262,25 @@ class AgentRunner:
         job = running.job
         self._running.pop((job.lane, job.generation), None)
         self._let_go(running)
-        running.outlet.end(running.ending(endings.interrupted(job, "the event loop is shutting down")))
+        if not running.outlet.ended:
+            running.outlet.end(running.ending(endings.interrupted(job, "the event loop is shutting down")))
         running.gate.close("the turn has ended")
         for tool in list(running.gate.tasks):
             tool.cancel()
         if not task.cancelled() and task.exception() is not None:
             self._report("turn", task.exception() or RuntimeError())
 
-    async def _agent_for(self, running: _Running) -> Any:
-        if self._warm is None:
-            return self._agent
+    async def _warm_agent(self, running: _Running) -> Any:
+        assert self._warm is not None
         job = running.job
         running.warm = await self._warm.take(job.lane, job.session, job.generation)
         return running.warm.made.result()
 
-    async def _run(self, running: _Running, agent: Any) -> Any:
-        entry = entry_of(agent)
-        if is_async(entry):
-            return await resolve(entry(running.turn), running.turn)
+    async def _run(self, running: _Running, entry: _Entry) -> Any:
+        if entry.is_async:
+            return await resolve(entry.call(running.turn), running.turn)
         running.on_thread = True
-        thread = on_thread("seriatim-agent", call_blocking, entry, running.turn)
+        thread = on_thread("seriatim-agent", call_blocking, entry.call, running.turn)
         thread.add_done_callback(lambda _: self._thread_done(running))
         result = await asyncio.wrap_future(thread)
         running.on_thread = False

@@ -10,10 +10,10 @@ summed in the timed part), so it is a floor and not a rival. Afterwards both fil
 from __future__ import annotations
 
 import argparse
+import functools
 import gc
 import itertools
 import json
-import os
 import shutil
 import sqlite3
 import statistics
@@ -21,6 +21,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from seriatim.commits import Binding, Commit, Durable, Hot, Part
@@ -84,8 +85,8 @@ class Bench:
     def __init__(self, folder: str, group: int, turns: int) -> None:
         self.group = group
         self.groups = [[turn(lane, n) for lane in range(group)] for n in range(max(3, turns // group))]
-        self.ours, self.floor = os.path.join(folder, f"ours{group}.db"), os.path.join(folder, f"floor{group}.db")
-        self.born = os.path.join(folder, f"born{group}.db")
+        self.ours, self.floor = Path(folder) / f"ours{group}.db", Path(folder) / f"floor{group}.db"
+        self.born = Path(folder) / f"born{group}.db"
         store = SqliteStore(self.born)
         assert all(type(o) is Durable for o in store.commit(births(group)))
         store.close()
@@ -96,10 +97,9 @@ class Bench:
         store = SqliteStore(self.ours)
         store.commit([])
         start = time.perf_counter()
-        for group in self.groups:
-            outcomes = store.commit(group)
+        outcomes = [store.commit(group) for group in self.groups]
         seconds = time.perf_counter() - start
-        assert all(type(o) is Durable for o in outcomes)
+        assert all(type(o) is Durable for answered in outcomes for o in answered)
         store.close()
         return seconds / (len(self.groups) * self.group)
 
@@ -108,8 +108,8 @@ class Bench:
         connection = sqlite3.connect(self.ours)
         events = connection.execute("SELECT * FROM events ORDER BY at").fetchall()
         commits = connection.execute("SELECT * FROM commits WHERE id NOT LIKE 'birth%' ORDER BY at").fetchall()
+        numbers = dict(connection.execute("SELECT id, n FROM logs").fetchall())
         connection.close()
-        numbers = {log: n for log, n in sqlite3.connect(self.ours).execute("SELECT id, n FROM logs")}
         per_group, found = len(events) // len(self.groups), []
         for i, group in enumerate(self.groups):
             hots = [(numbers[p.log], p.hot) for c in group for p in c.parts if p.hot is not None]
@@ -237,7 +237,7 @@ def measure(folder: str, turns: int, rounds: int) -> dict[str, Any]:
         }
         if size == 64:
             quiet, busy = bench.run_ours(), beside_busy_thread(bench.run_ours)
-            floor_busy = beside_busy_thread(lambda: bench.run_floor(rows[: max(3, len(rows) // 8)]))
+            floor_busy = beside_busy_thread(functools.partial(bench.run_floor, rows[: max(3, len(rows) // 8)]))
             result["beside_cpu_thread_vs_alone"] = round(quiet / busy, 3)
             result["beside_cpu_thread_us"] = round(busy * 1e6, 1)
             result["floor_beside_cpu_thread_vs_alone"] = round(floor / floor_busy, 3)
@@ -246,7 +246,7 @@ def measure(folder: str, turns: int, rounds: int) -> dict[str, Any]:
 
 def main() -> None:
     """Run and print."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description="The log's speed as ratios to a floor.")
     parser.add_argument("--json", action="store_true", help="print JSON only")
     parser.add_argument("--turns", type=int, default=4000, help="turns per timed run")
     parser.add_argument("--rounds", type=int, default=5, help="pairs of runs per group size")

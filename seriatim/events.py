@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final, NewType
 
 import attrs
@@ -74,37 +75,25 @@ def is_plain(data: Any, depth: int = 0) -> bool:
     without the explanation. The write path calls it for every event: no paths, no stack, the common cases
     first and inline.
     """
+    items: Iterable[Any] = data
     if depth >= DEPTH_MAX:
         return False
     if type(data) is dict:
-        for key, item in data.items():
+        for key in data:
             if type(key) is not str:
                 return False
-            kind = type(item)
-            if kind is str:
-                continue
-            if kind is int:
-                if -SAFE_INTEGER_MAX <= item <= SAFE_INTEGER_MAX:
-                    continue
-                return False
-            if kind is dict or kind is list:
-                if is_plain(item, depth + 1):
-                    continue
-                return False
-            if not _is_rarer(kind, item):
-                return False
-        return True
-    if type(data) is not list:
+        items = data.values()
+    elif type(data) is not list:
         return False
-    for item in data:
+    for item in items:
         kind = type(item)
         if kind is str:
             continue
-        if kind is dict or kind is list:
-            if not is_plain(item, depth + 1):
-                return False
-        elif kind is int:
+        if kind is int:
             if not -SAFE_INTEGER_MAX <= item <= SAFE_INTEGER_MAX:
+                return False
+        elif kind is dict or kind is list:
+            if not is_plain(item, depth + 1):
                 return False
         elif not _is_rarer(kind, item):
             return False

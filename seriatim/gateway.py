@@ -20,9 +20,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
+import attrs
+
 from seriatim.actors.clockwork import SystemClock
 from seriatim.actors.delivery import SendDone
 from seriatim.actors.dispatch import LoopDispatcher, PinnedDispatcher
+from seriatim.actors.eager import begin
 from seriatim.actors.ids import Ids
 from seriatim.actors.receipts import Receipt
 from seriatim.actors.runtime import Dispatchers, Opened, Runtime, Settings
@@ -392,29 +395,46 @@ class _Inbox:
 
 
 class _AdapterSender:
-    """The delivery's port to an adapter: each send is a task on the loop."""
+    """The delivery's port to an adapter: each send is a task on the loop, begun at once where Python can.
+
+    A send that ends without waiting, as over an open connection most do, then costs neither a pass of the loop nor a
+    timer.
+    """
 
     def __init__(self, adapter: Adapter, loop: asyncio.AbstractEventLoop, on_error: OnError) -> None:
         self._adapter = adapter
         self._loop = loop
         self._on_error = on_error
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._pending: dict[asyncio.Task[None], asyncio.TimerHandle] = {}
+        self._late: set[asyncio.Task[None]] = set()
+        able = adapter.capabilities
+        self._channel = Channel(idempotent=able.idempotent_send, unit=able.text_unit, multiline=able.multiline)
 
     def send(self, out: Outbound, done: Callable[[SendDone], None]) -> None:
-        """Begin to send; whatever happens, ``done`` hears of it."""
-        task = self._loop.create_task(self._send(out, done))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        """Begin to send; whatever happens, ``done`` hears of it, perhaps before this returns."""
+        task = begin(self._loop, self._send(out, done))
+        if not task.done():
+            self._pending[task] = self._loop.call_later(SEND_S_MAX, self._too_long, task)
+            task.add_done_callback(self._ended)
+
+    def _too_long(self, task: asyncio.Task[None]) -> None:
+        self._late.add(task)
+        task.cancel()
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._pending.pop(task).cancel()
+        self._late.discard(task)
 
     async def _send(self, out: Outbound, done: Callable[[SendDone], None]) -> None:
         message_id: str | None = None
         error: SendError | None = None
         try:
-            async with asyncio.timeout(SEND_S_MAX):
-                message_id = (await self._adapter.send(out)).message_id
+            message_id = (await self._adapter.send(out)).message_id
         except SendError as refused:
             error = refused
-        except TimeoutError:
+        except asyncio.CancelledError:
+            if asyncio.current_task() not in self._late:
+                raise  # the loop is being closed
             error = SendError(f"no answer within {SEND_S_MAX:.0f} s", ambiguous=True)
         except Exception as failed:  # noqa: BLE001
             # What an adapter's bug left behind nobody knows: the part may have arrived.
@@ -424,14 +444,11 @@ class _AdapterSender:
 
     def channel(self, target: Target) -> Channel:
         """The way to ``target`` as of now."""
-        able = self._adapter.capabilities
-        return Channel(
-            up=self._adapter.connected,
-            idempotent=able.idempotent_send,
-            text_max=self._adapter.text_max(target),
-            unit=able.text_unit,
-            multiline=able.multiline,
-        )
+        up, text_max = self._adapter.connected, self._adapter.text_max(target)
+        channel = self._channel
+        if channel.up is not up or channel.text_max != text_max:
+            channel = self._channel = attrs.evolve(channel, up=up, text_max=text_max)
+        return channel
 
 
 def settings_of(config: GatewayConfig) -> Settings:

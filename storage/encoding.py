@@ -13,12 +13,14 @@ from typing import Any, Final, NamedTuple
 from zlib import crc32
 
 from seriatim.errors import InvalidInputError, LosslessJsonError
-from seriatim.events import SAFE_INTEGER_MAX, Event, check_lossless, is_plain
+from seriatim.events import SAFE_INTEGER_MAX, Data, Event, check_lossless, is_plain
 
 _TYPE_CHARS_MAX: Final = 200
 _TYPES_KNOWN_MAX: Final = 4096
 _types_known: set[str] = set()
 _INT: Final = {int}
+_MARK: Final = "\0"
+_MARK_TEXT: Final = ',"\\u0000",'
 LINE: Final = "\n"
 
 
@@ -83,12 +85,11 @@ def encode_events(log: int, first: int, events: Sequence[Event]) -> tuple[list[A
     ):
         for place, event in enumerate(events):
             _check_envelope(event, first + place)
-    texts: list[str] = []
     for event in events:
         data = event.data
         if type(data) is not dict or not is_plain(data):
             _explain(event)
-        texts.append(to_json(data))
+    texts = _encode_datas([event.data for event in events])
     rare = [
         _encode_rare(place, event)
         for place, event in enumerate(events)
@@ -106,6 +107,18 @@ def encode_events(log: int, first: int, events: Sequence[Event]) -> tuple[list[A
     columns[1::3] = times
     columns[2::3] = texts
     return columns, text, rare
+
+
+def _encode_datas(datas: list[Data]) -> list[str]:
+    """The JSON text of each, by one call of the encoder for all (a third cheaper than one for each)."""
+    count = len(datas)
+    if count == 1:
+        return [to_json(datas[0])]
+    items: list[Any] = [_MARK] * (2 * count - 1)
+    items[0::2] = datas
+    texts = to_json(items)[1:-1].split(_MARK_TEXT)
+    # A user's list may hold the mark; there are then more pieces than there should be.
+    return texts if len(texts) == count else [to_json(data) for data in datas]
 
 
 def sum_text(

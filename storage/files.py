@@ -6,6 +6,7 @@ import os
 import sqlite3
 import stat
 import struct
+from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
@@ -21,7 +22,7 @@ SQLITE_MIN: Final = (3, 37, 0)
 def connect_readonly(path: str, busy_ms: int) -> sqlite3.Connection:
     """A connection that can't write, take over or checkpoint. Raises sqlite3.Error."""
     connection = sqlite3.connect(
-        f"file:{quote(os.path.abspath(path))}?mode=ro",
+        f"file:{quote(str(Path(path).absolute()))}?mode=ro",
         uri=True,
         timeout=busy_ms / 1000,
         isolation_level=None,
@@ -41,19 +42,20 @@ def inspect_file(path: str, *, write: bool, busy_ms: int) -> int:
     """
     if sqlite3.sqlite_version_info < SQLITE_MIN:
         raise FormatUnsupportedError(path, "upgrade", "needs SQLite 3.37 or newer in this Python")
-    folder = os.path.dirname(os.path.abspath(path))
+    file = Path(path).absolute()
+    folder = file.parent
     try:
-        status = os.stat(path)
+        status = file.stat()
     except FileNotFoundError:
-        if not os.path.isdir(folder):
-            raise HomeError(folder, "there is no such folder") from None
+        if not folder.is_dir():
+            raise HomeError(str(folder), "there is no such folder") from None
         if not write:
-            raise HomeError(folder, f"there is no {os.path.basename(path)}") from None
+            raise HomeError(str(folder), f"there is no {file.name}") from None
         if not os.access(folder, os.W_OK | os.X_OK):
-            raise HomeError(folder, "may not be written by this user") from None
+            raise HomeError(str(folder), "may not be written by this user") from None
         return 0
     except OSError as error:
-        raise HomeError(folder, f"can't be read ({error.strerror})") from None
+        raise HomeError(str(folder), f"can't be read ({error.strerror})") from None
     if not stat.S_ISREG(status.st_mode):
         raise HomeError(path, "is not a file")
     version = _read_header(path, status.st_size)
@@ -69,7 +71,7 @@ def _read_header(path: str, size: int) -> int | None:
     if size == 0:
         return 0
     try:
-        with open(path, "rb") as file:
+        with Path(path).open("rb") as file:
             head = file.read(100)
     except OSError as error:
         raise HomeError(path, f"can't be read ({error.strerror})") from None
@@ -86,7 +88,8 @@ def _read_header(path: str, size: int) -> int | None:
     page = 65536 if page == 1 else page
     changes, pages = struct.unpack(">I", head[24:28])[0], struct.unpack(">I", head[28:32])[0]
     valid_for = struct.unpack(">I", head[92:96])[0]
-    has_wal = os.path.exists(path + "-wal") and os.path.getsize(path + "-wal") > 0
+    wal = Path(path + "-wal")
+    has_wal = wal.exists() and wal.stat().st_size > 0
     # With a WAL the file may rightly be shorter: a kill inside a checkpoint leaves page 1 written first.
     if changes == valid_for and not has_wal and size < pages * page:
         raise CorruptionError(path, f"is cut: {size} bytes of {pages * page}")

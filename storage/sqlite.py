@@ -8,11 +8,13 @@ then, or when a check has refused something, are they looked up.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sqlite3
 import uuid
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 from seriatim.commits import Commit, Durable, Outcome, Refused, Unknown
@@ -118,10 +120,8 @@ class SqliteStore:
         if os.getpid() != self._process:
             _FORKED.append(connection)
             return
-        try:
+        with contextlib.suppress(sqlite3.Error):  # else the WAL stays and is read at the next open
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-        except sqlite3.Error:
-            pass  # the WAL stays and is read at the next open
         _close(connection)
 
     # Opening
@@ -164,14 +164,12 @@ class SqliteStore:
             cached_statements=_STATEMENTS_CACHED,
         )
         try:
-            os.chmod(self.path, 0o600)
+            Path(self.path).chmod(0o600)
             _configure(connection, self.path)
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
             connection.execute("BEGIN IMMEDIATE")
             if not first:
-                (owner,) = connection.execute("SELECT owner FROM meta").fetchone()
-                if owner != self._owner:
-                    raise OwnershipLostError(f"epoch {self._epoch} has given way to another owner")
+                self._check_owner(connection)
             connection.execute("UPDATE meta SET epoch = epoch + 1, owner = ?", [self._owner])
             (epoch,) = connection.execute("SELECT epoch FROM meta").fetchone()
             connection.execute("COMMIT")
@@ -182,6 +180,12 @@ class SqliteStore:
         self._connection, self._epoch = connection, epoch
         # All of a statement's parameters at once: 32,766 in a plain build of SQLite.
         self._rows_max = connection.getlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER) // len(COLUMNS)
+
+    def _check_owner(self, connection: sqlite3.Connection) -> None:
+        """An owner that comes back after an I/O error must not take the store from a newer one."""
+        (owner,) = connection.execute("SELECT owner FROM meta").fetchone()
+        if owner != self._owner:
+            raise OwnershipLostError(f"epoch {self._epoch} has given way to another owner")
 
     def _load_numbers(self, connection: sqlite3.Connection) -> None:
         self._logs.clear()
@@ -472,7 +476,5 @@ def _configure(connection: sqlite3.Connection, path: str) -> None:
 
 
 def _close(connection: sqlite3.Connection) -> None:
-    try:
+    with contextlib.suppress(sqlite3.Error):  # nothing more can be done, and the file says what is durable
         connection.close()
-    except sqlite3.Error:
-        pass  # nothing more can be done, and the file says what is durable

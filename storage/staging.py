@@ -150,7 +150,7 @@ class Staging:
                 self._contingent[i] = False
                 continue
             earlier = answer.keys_found
-            found = tuple(k for k in dict.fromkeys(_texts(commit.unique)) if k in earlier or k in keys)
+            found = tuple(k for k in dict.fromkeys(commit.unique) if k in earlier or k in keys)
             if found:
                 self._answers[i] = Refused(commit.id, KeysTakenError(found), found)
                 self._contingent[i] = any(key not in keys for key in found)
@@ -174,18 +174,18 @@ class Staging:
         return outcomes
 
     def _try(self, commit: Commit) -> Refused | None:
-        unique = commit.unique
-        if unique:
-            found = tuple(key for key in dict.fromkeys(_texts(unique)) if key in self._keys or key in self._keys_found)
-            if found:
-                return Refused(commit.id, KeysTakenError(found), found)
+        keys, found_before = self._keys, self._keys_found
         try:
+            for key in commit.unique:
+                if key in keys or key in found_before:
+                    found = tuple(k for k in dict.fromkeys(commit.unique) if k in keys or k in found_before)
+                    return Refused(commit.id, KeysTakenError(found), found)
             staged = self._check(commit)
         except (StoreError, InvalidInputError) as error:
             return Refused(commit.id, error)
         self.staged.append(staged)
         self._ids.add(commit.id)
-        self._keys.update(unique)
+        keys.update(commit.unique)
         return None
 
     def _check(self, commit: Commit) -> StagedCommit:
@@ -195,32 +195,37 @@ class Staging:
         _check_shape(commit)
         touched: dict[LogId, LogState] = {}
         parts: list[StagedPart] = []
-        next_log = self.next_log
-        size = 0
+        next_log, size = self.next_log, 0
         for part in commit.parts:
+            log = part.log
+            if log in touched:
+                raise InvalidInputError("parts", "holds a log twice")
             state, header = self._place(part, next_log)
             if header is not None:
                 next_log += 1
-            columns, text, rare = encode_events(state.number, part.expected_head, part.events)
+            number, first = state.number, state.head
+            columns, text, rare = encode_events(number, first, part.events)
             size += len(text)
             crc = chain(state.crc, commit.id, text)
             count = len(part.events)
-            touched[part.log] = LogState(state.number, state.head + count, crc, state.lane)
-            parts.append(StagedPart(part.log, state.number, state.head, count, crc, columns, rare, header, part.hot))
+            touched[log] = LogState(number, first + count, crc, state.lane)
+            parts.append(StagedPart(log, number, first, count, crc, columns, rare, header, part.hot))
         if size > STORE_COMMIT_BYTES_MAX:
             raise CommitTooLargeError(f"{size} bytes of events, at most {STORE_COMMIT_BYTES_MAX}")
         bindings = self._bind(commit, touched) if commit.bindings else []
-        for part in commit.parts:
-            if part.log.startswith("session:"):
-                # A session that writes for itself (the event-log service) must belong to no lane.
-                writer = None if commit.lane == part.log else commit.lane
-                lane = touched[part.log].lane
-                if lane != writer:
-                    raise BindingMismatchError(part.log, writer, lane)
+        for log, state in touched.items():
+            if log.startswith("session:"):
+                self._check_writer(commit, log, state.lane)
         self.logs.update(touched)
         self.next_log = next_log
         self.bytes += size
         return StagedCommit(commit, parts, bindings)
+
+    def _check_writer(self, commit: Commit, session: LogId, lane: LogId | None) -> None:
+        # A session that writes for itself (the event-log service) must belong to no lane.
+        writer = None if commit.lane == session else commit.lane
+        if lane != writer and any(part.log == session for part in commit.parts):
+            raise BindingMismatchError(session, writer, lane)
 
     def _place(self, part: Part, number: int) -> tuple[LogState, str | None]:
         state = self.logs.get(part.log) or self._view(part.log, part.header is not None)
@@ -234,6 +239,8 @@ class Staging:
             raise LogExistsError(part.log)
         if part.expected_head != 0:
             raise HeadMismatchError(part.log, part.expected_head, 0)
+        if not is_name(part.log):
+            raise InvalidInputError("log", "is not a name")
         header = encode_object("header", part.header)
         return LogState(number, 0, chain_start(part.log, header), None), header
 
@@ -262,7 +269,7 @@ def stage(staging: Staging, commits: Sequence[Commit]) -> int:
 
 def is_name(text: object) -> bool:
     """Whether a log id, commit id, lane or key can be kept: text, bounded, no NUL, no lone surrogate."""
-    if type(text) is not str or not 0 < len(text) <= STORE_NAME_CHARS_MAX or "\0" in text:
+    if type(text) is not str or "\0" in text or not 0 < len(text) <= STORE_NAME_CHARS_MAX:
         return False
     if not text.isascii():
         try:
@@ -272,44 +279,29 @@ def is_name(text: object) -> bool:
     return True
 
 
-def _texts(keys: Sequence[str]) -> list[str]:
-    # A key that isn't text can't be in the store; the shape check refuses it.
-    return [key for key in keys if type(key) is str]
-
-
 def _check_shape(commit: Commit) -> None:
+    """What a commit may look like. Names of logs are checked where a log is made."""
     if not is_name(commit.id):
         raise InvalidInputError("id", "is not a name")
-    if not is_name(commit.lane):
-        raise InvalidInputError("lane", "is not a name")
-    for key in commit.unique:
+    unique = commit.unique
+    for key in unique:
         if not is_name(key):
             raise InvalidInputError("unique", "holds a key that is not a name")
-    if len(commit.unique) > 1 and len(set(commit.unique)) != len(commit.unique):
+    if len(unique) > 1 and len(set(unique)) != len(unique):
         raise InvalidInputError("unique", "holds a key twice")
     for binding in commit.bindings:
-        if not is_name(binding.session) or not (binding.lane is None or is_name(binding.lane)):
-            raise InvalidInputError("bindings", "holds something that is not a name")
-    if not commit.parts:
-        raise InvalidInputError("parts", "is empty")
-    _check_parts(commit.parts)
-
-
-def _check_parts(parts: Sequence[Part]) -> None:
-    sessions = lanes = 0
-    for part in parts:
-        log = part.log
-        if not is_name(log):
-            raise InvalidInputError("log", "is not a name")
+        if not (binding.lane is None or is_name(binding.lane)):
+            raise InvalidInputError("bindings", "holds a lane that is not a name")
+    sessions = 0
+    for part in commit.parts:
         if not part.events and part.header is None:
             raise InvalidInputError("events", "is empty in a part that makes no log")
-        if log.startswith("session:"):
+        if part.log.startswith("session:"):
             sessions += 1
             if part.hot is not None:
                 raise InvalidInputError("hot", "belongs on lane parts")
-        else:
-            lanes += 1
-    if lanes > LANE_PARTS_MAX or sessions > COMMIT_SESSIONS_MAX:
-        raise InvalidInputError("parts", f"{lanes} lanes and {sessions} sessions in one commit")
-    if len(parts) > 1 and len({part.log for part in parts}) != len(parts):
-        raise InvalidInputError("parts", "holds a log twice")
+    others = len(commit.parts) - sessions
+    if not commit.parts:
+        raise InvalidInputError("parts", "is empty")
+    if others > LANE_PARTS_MAX or sessions > COMMIT_SESSIONS_MAX:
+        raise InvalidInputError("parts", f"{others} lanes and {sessions} sessions in one commit")

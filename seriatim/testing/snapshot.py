@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import struct
+from pathlib import Path
 from typing import Final
 
 _WAL_HEADER: Final = 32
@@ -19,34 +20,39 @@ def snapshot_files(path: str | os.PathLike[str], into: str | os.PathLike[str], *
     after a kill SQLite doesn't trust it. ``frames``: keep only so many frames of the WAL, as if the kill had
     struck in the middle of writing it.
     """
-    source, target = os.fspath(path), os.path.join(os.fspath(into), os.path.basename(os.fspath(path)))
-    os.makedirs(into, exist_ok=True)
+    source, folder = Path(path), Path(into)
+    target = folder / source.name
+    folder.mkdir(parents=True, exist_ok=True)
     for suffix in ("-wal", "-shm"):
-        if os.path.exists(target + suffix):
-            os.unlink(target + suffix)
+        beside(target, suffix).unlink(missing_ok=True)
     shutil.copyfile(source, target)
-    wal = source + "-wal"
-    if os.path.exists(wal):
-        shutil.copyfile(wal, target + "-wal")
+    if beside(source, "-wal").exists():
+        shutil.copyfile(beside(source, "-wal"), beside(target, "-wal"))
         if frames is not None:
-            cut_wal(target + "-wal", frames)
-    return target
+            cut_wal(beside(target, "-wal"), frames)
+    return str(target)
+
+
+def beside(path: Path, suffix: str) -> Path:
+    """SQLite's own file beside the database: its name with ``-wal`` or ``-shm`` behind."""
+    return path.with_name(path.name + suffix)
 
 
 def wal_frames(wal: str | os.PathLike[str]) -> int:
     """How many whole frames the WAL file holds, old ones behind the last checkpoint included."""
-    size = os.path.getsize(wal) if os.path.exists(wal) else 0
-    return 0 if size < _WAL_HEADER else (size - _WAL_HEADER) // _frame_size(os.fspath(wal))
+    file = Path(wal)
+    size = file.stat().st_size if file.exists() else 0
+    return 0 if size < _WAL_HEADER else (size - _WAL_HEADER) // _frame_size(file)
 
 
 def cut_wal(wal: str | os.PathLike[str], frames: int, *, torn_bytes: int = 0) -> None:
     """Keep the first ``frames`` frames of the WAL file, and ``torn_bytes`` of the next one."""
-    keep = _WAL_HEADER + frames * _frame_size(os.fspath(wal)) + torn_bytes
-    if keep < os.path.getsize(wal):
+    keep = _WAL_HEADER + frames * _frame_size(Path(wal)) + torn_bytes
+    if keep < Path(wal).stat().st_size:
         os.truncate(wal, keep)
 
 
-def _frame_size(wal: str) -> int:
-    with open(wal, "rb") as file:
+def _frame_size(wal: Path) -> int:
+    with wal.open("rb") as file:
         (page,) = struct.unpack(">I", file.read(12)[8:])
     return _FRAME_HEADER + int(page)

@@ -138,7 +138,7 @@ def bad_data() -> dict[str, Any]:
 
 
 GOOD_DATA: dict[str, Any] = {
-    "text": "a\0b\n\"\\/ é 漢 👍 \u2028\x7f\x1f",
+    "text": 'a\0b\n"\\/ é 漢 👍 \u2028\x7f\x1f',
     "é key": {"": []},
     "integers": [0, -1, SAFE_INTEGER_MAX, -SAFE_INTEGER_MAX],
     "numbers": [0.0, 1.5, -2.5e-300, 1e308, 5e-324, 0.1, 1.0, 100.0],
@@ -330,6 +330,17 @@ class JsonClaims:
         assert repr(event.data) == repr(GOOD_DATA)
         assert event.time == -5
 
+    def test_text_that_looks_like_the_stores_own_marks(self, world: StoreWorld) -> None:
+        """Lists of NULs, braces and commas are data like any other, in parts of every shape."""
+        store, head = world.open(), 0
+        odd: list[Any] = [["\0", "\0", "\0"], '},"\0",{', ["", "\0", {}], {"\0": "\0", "a": ["\0", "\0"]}]
+        for size in (1, 2, 5):
+            offered = tuple(Event("x/y", head + i, 0, {"x": odd[i % 4], "n": i}) for i in range(size))
+            made = Part(LANE, head, offered, header=None if head else {})
+            assert one(store, commit(f"c{size}", made)) == Durable(f"c{size}")
+            assert store.reader().read(LANE, head) == list(offered)
+            head += size
+
     def test_bad_data_is_refused(self, world: StoreWorld) -> None:
         """What JSON would change or can't carry is refused with LosslessJsonError, the log unharmed."""
         store = world.open()
@@ -342,7 +353,11 @@ class JsonClaims:
     def test_errors_name_no_text(self, world: StoreWorld) -> None:
         """A refusal says where and what kind, never what the user wrote."""
         store = world.open()
-        for data in ({"x": {"secret": {"secret": ["secret\ud800"]}}}, {"x": {"a": {"secret": (1,)}}}, {"x": {"\ud800secret": 1}}):
+        for data in (
+            {"x": {"secret": {"secret": ["secret\ud800"]}}},
+            {"x": {"a": {"secret": (1,)}}},
+            {"x": {"\ud800secret": 1}},
+        ):
             error = refusal(store, commit("c", Part(LANE, 0, (Event("x/y", 0, 0, data),), header={})))
             assert isinstance(error, LosslessJsonError)
             assert "secret" not in str(error)
@@ -394,11 +409,12 @@ class JsonClaims:
     def test_bad_envelopes_are_refused(self, world: StoreWorld) -> None:
         """A type that is no name, a time that is no integer, odd rare fields: refused, whatever the data."""
         store = world.open()
+        odd: Any = Event  # what a type checker would refuse, and a careless caller would not
         bad: list[Any] = [
             Event("", 0, 0, {}), Event("a\nb", 0, 0, {}), Event("a\ud800", 0, 0, {}), Event("x" * 1000, 0, 0, {}),
-            Event("a/b", 0, 1.5, {}), Event("a/b", 0, 2**70, {}), Event("a/b", 0, True, {}),
-            Event("a/b", 0, 0, {}, ignorable=1), Event("a/b", 0, 0, {}, False, (-1,)),
-            Event("a/b", 0, 0, {}, False, [1]), Event("a/b", 0, 0, {}, False, None, (1,)),
+            odd("a/b", 0, 1.5, {}), Event("a/b", 0, 2**70, {}), Event("a/b", 0, True, {}),
+            odd("a/b", 0, 0, {}, ignorable=1), Event("a/b", 0, 0, {}, False, (-1,)),
+            odd("a/b", 0, 0, {}, False, [1]), Event("a/b", 0, 0, {}, False, None, (1,)),
             Event("a/b", 0, 0, {}, False, None, "\ud800"),
         ]  # fmt: skip
         for event in bad:

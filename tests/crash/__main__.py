@@ -11,7 +11,16 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-from tests.crash.enumeration import FULL, OTHER_ORDERS, QUICK, QUICK_OTHER_ORDERS, USUAL, Depth, Tally, enumerate_scenario
+from tests.crash.enumeration import (
+    FULL,
+    OTHER_ORDERS,
+    QUICK,
+    QUICK_OTHER_ORDERS,
+    USUAL,
+    Depth,
+    Tally,
+    enumerate_scenario,
+)
 from tests.crash.mutants import MUTANTS, caught_by
 from tests.crash.points import Fate
 from tests.crash.run import run

@@ -51,6 +51,7 @@ def check(ground: Ground, life: Life) -> None:
         _check_attempts(ground, lane)
         _check_replies(ground, lane)
     _check_inbox(ground, lanes)
+    _check_receipts(ground, life, lanes)
     _check_repeats(ground)
     _check_tools(ground, logs)
 
@@ -161,6 +162,7 @@ class _Lane:
         self.abandoned: set[tuple[str, int]] = set()
         self.interruptions: Counter[str] = Counter()
         self.undecided = 0
+        self.aborted = False
         self.session = ""
         self.stopped_at: int | None = None
         self.wrong: list[str] = []
@@ -171,6 +173,8 @@ class _Lane:
             method = getattr(self, "_" + event.type.replace("/", "_").replace("-", "_"), None)
             if method is not None:
                 method(event)
+        if self.aborted:
+            self.wrong.append("a turn was aborted and nobody asked for it")
         if self.undecided:
             self.wrong.append(f"{self.undecided} answers without owed or none")
 
@@ -212,6 +216,12 @@ class _Lane:
         message = self.messages[event.data["id"]]
         message.ends.append(f"answered {event.data['end']}")
         self.undecided += 1
+        if message.command in ("new", "reset", "stop"):
+            self.aborted = False
+        elif self.aborted:
+            self.wrong.append("a turn was aborted and nobody asked for it")
+        if event.data["end"] == "aborted":
+            self.aborted = True
         if message.command in ("new", "reset"):
             for other in self.messages.values():
                 if other.seq < message.seq and not other.ends and other.kind != "wake":
@@ -320,6 +330,29 @@ def _check_inbox(ground: Ground, lanes: list[_Lane]) -> None:
             ground.complain(f"{name} was accepted {accepted[name]} times")
         if not posted.acked and ground.platform.capabilities.replay != "none":
             ground.complain(f"{name} is not acked at rest")
+
+
+def _check_receipts(ground: Ground, life: Life, lanes: list[_Lane]) -> None:
+    """Whoever waits for a message hears what the log says, whatever died in between."""
+    ends = {message.id: message.ends for lane in lanes for message in lane.messages.values()}
+    for receipt in life.receipts:
+        end = receipt.end
+        if end is None:
+            ground.complain(f"{receipt.message_id} is over and its receipt {receipt.outcome}")
+        elif end.outcome in ("answered", "merged", "dropped"):
+            told = ends.get(receipt.message_id, [])
+            if not told or not told[0].startswith(end.outcome):
+                ground.complain(f"a receipt says {end.outcome}, the log {told}")
+            if (
+                told == ["answered completed"]
+                and end.text is None
+                and "silent" not in _texts(lanes, receipt.message_id)
+            ):
+                ground.complain(f"the receipt of {receipt.message_id} has lost the reply")
+
+
+def _texts(lanes: list[_Lane], inbox_id: str) -> str:
+    return " ".join(lane.messages[inbox_id].text for lane in lanes if inbox_id in lane.messages)
 
 
 def _check_repeats(ground: Ground) -> None:

@@ -15,25 +15,27 @@ from tests.crash.scenario import Scenario
 class Depth:
     """How much is tried of one scenario in one order: how many of each kind at most, evenly spread.
 
-    ``singles``: deaths at a point. ``actors``: deaths of a lane's actor. ``torn``: cuts of the WAL inside a commit.
+    ``singles``: deaths at a point. ``actors``: deaths of a lane's actor. ``others``: deaths of one
+    that all lanes need. ``torn``: cuts of the WAL inside a commit.
     ``pairs``: two deaths of the process, the second at any point of the second life. ``mixed``: a lane's actor dies,
     then the process in the same life.
     """
 
     singles: int
     actors: int
+    others: int
     torn: int
     pairs: int
     mixed: int
 
 
 ALL = 1_000_000
-FULL = Depth(ALL, ALL, ALL, 400, 100)
-USUAL = Depth(ALL, ALL, 8, 12, 6)
-OTHER_ORDERS = Depth(12, 16, 0, 4, 4)
+FULL = Depth(ALL, ALL, ALL, ALL, 400, 100)
+USUAL = Depth(ALL, ALL, 6, 6, 12, 6)
+OTHER_ORDERS = Depth(12, 16, 2, 0, 4, 4)
 """For seeds beyond a scenario's first."""
-QUICK = Depth(6, 6, 2, 2, 1)
-QUICK_OTHER_ORDERS = Depth(2, 4, 0, 0, 0)
+QUICK = Depth(6, 6, 1, 2, 2, 1)
+QUICK_OTHER_ORDERS = Depth(2, 4, 0, 0, 0, 0)
 
 
 @frozen
@@ -48,7 +50,7 @@ class Violation:
 
 @define
 class Tally:
-    """What came of it. ``points`` of the clean traces, lanes' envelopes included; ``broken``: runs with violations."""
+    """What came of it. ``points`` of the clean traces, envelopes included; ``broken``: runs with violations."""
 
     points: int = 0
     runs: int = 0
@@ -67,7 +69,7 @@ def enumerate_scenario(scenario: Scenario, seed: int, depth: Depth, *, first_onl
     """Run the scenario clean, then struck in every way that ``depth`` allows; ``first_only``: up to a violation."""
     tally = Tally()
     clean = run(scenario, (), seed)
-    tally.points = sum(map(len, clean.labels)) + sum(clean.envelopes)
+    tally.points = sum(map(len, clean.labels)) + sum(clean.envelopes) + sum(clean.others)
     _note(tally, scenario, seed, (), clean)
     for plan, expected in _plans(scenario, seed, depth, clean):
         if first_only and tally.violations:
@@ -94,6 +96,8 @@ def _plans(scenario: Scenario, seed: int, depth: Depth, clean: Trace) -> Iterato
     labels, frames = clean.labels[0], clean.frames[0]
     for number in spread(clean.envelopes[0], depth.actors):
         yield (Fate(actor=number),), None
+    for number in spread(clean.others[0], depth.others):
+        yield (Fate(other=number),), None
     for at in spread(len(labels), depth.singles):
         yield (Fate(at=at),), labels[at]
     cuts = [(at, cut) for at, (before, after) in frames.items() for cut in range(before, after)]

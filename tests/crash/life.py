@@ -30,7 +30,7 @@ from seriatim.testing.scripted import Ran, ScriptedRunner
 from seriatim.testing.snapshot import wal_frames
 from seriatim.turn import Told, TurnEnded, TurnJob
 from tests.crash.ground import Ground, ToolRun
-from tests.crash.points import Fate, Points, SimulatedCrash
+from tests.crash.points import KILLED, Fate, Points, SimulatedCrash
 from tests.crash.scenario import agent
 from tests.crash.witness import Witness, WitnessedStore
 
@@ -57,6 +57,7 @@ class Life:
         self.frames: dict[int, tuple[int, int]] = {}
         """Of each point after a commit: the WAL's frames before and after it."""
         self.steps = 0
+        self.receipts: list[Receipt] = []
         self.errors: list[str] = []
         self._random = random.Random(seed)
         self._slow_writer = scenario.slow_writer
@@ -85,6 +86,7 @@ class Life:
             runner=WatchedRunner(self),
             rng=random.Random(seed),
             on_error=self._on_error,
+            on_fatal=self._on_fatal,
             at_once=True,
         )
 
@@ -146,15 +148,21 @@ class Life:
         self.points.hit(f"after commit {_kinds(commits)}")
 
     def _before_envelope(self, envelope: Envelope) -> BaseException | None:
-        if envelope.ref.name.startswith("lane:") and envelope.phase == "receive":
-            error = self.points.envelope()
-            self.ground.deaths += error is not None
-            return error
-        return None
+        lane = envelope.ref.name.startswith("lane:")
+        if envelope.phase != "receive":
+            return None
+        error = self.points.envelope(lane=lane)
+        self.ground.deaths += lane and error is not None
+        return error
 
     def _on_error(self, where: str, error: BaseException) -> None:
-        if not self.points.dead and "killed by the enumerator" not in str(error):
+        if not self.points.dead and KILLED not in str(error):
             self.errors.append(f"{where}: {type(error).__name__}: {error}")
+
+    def _on_fatal(self, where: str, error: BaseException) -> None:
+        """The gateway would stop and be started again; here it dies at once, which leaves more undone."""
+        self._on_error(where, error)
+        self.points.dead = True
 
     # --- the driver ------------------------------------------------------------------------------------
 
@@ -230,7 +238,7 @@ class Life:
     def _give(self, posted: Posted) -> None:
         self._given.add(id(posted))
         posted.given += 1
-        self.runtime.accept(posted.event, "/", partial(self._settled, posted))
+        self.receipts.append(self.runtime.accept(posted.event, "/", partial(self._settled, posted)))
 
     def _settled(self, posted: Posted, receipt: Receipt) -> None:
         """The adapter's side of ``accept``: ack what was taken; what was refused comes again."""

@@ -6,7 +6,9 @@ from attrs import frozen
 
 from seriatim.testing.faulty_store import SimulatedCrash
 
-__all__ = ["Fate", "Points", "SimulatedCrash"]
+__all__ = ["KILLED", "Fate", "Points", "SimulatedCrash"]
+
+KILLED = "killed by the enumerator"
 
 
 @frozen
@@ -14,26 +16,33 @@ class Fate:
     """What strikes one life of the process.
 
     ``at``: it dies at the point of this number, or at the first point whose label begins so. ``actor``: a lane's
-    actor dies before the lanes' envelope of this number. ``frames``: of the commit that ended at the point, only so
+    actor dies before the lanes' envelope of this number; ``other``: an actor that all lanes need dies before an
+    envelope of theirs, and the process with it. ``frames``: of the commit that ended at the point, only so
     many frames of the WAL were written.
     """
 
     at: int | str | None = None
     actor: int | None = None
+    other: int | None = None
     frames: int | None = None
 
     def __str__(self) -> str:
-        parts = [f"{name}={value}" for name in ("at", "actor", "frames") if (value := getattr(self, name)) is not None]
+        parts = [
+            f"{name}={value}"
+            for name in ("at", "actor", "other", "frames")
+            if (value := getattr(self, name)) is not None
+        ]
         return "(" + ", ".join(parts) + ")"
 
 
 class Points:
-    """The trace of one life. ``labels``: its points so far; ``dead``: the process has died at the last one."""
+    """The trace of one life. ``labels``: its points so far; ``envelopes`` of lanes and ``others``; ``dead``: the process has died at the last one."""
 
     def __init__(self, fate: Fate) -> None:
         self.fate = fate
         self.labels: list[str] = []
         self.envelopes = 0
+        self.others = 0
         self.dead = False
 
     def hit(self, label: str) -> None:
@@ -47,8 +56,11 @@ class Points:
             self.dead = True
             raise SimulatedCrash(label)
 
-    def envelope(self) -> BaseException | None:
-        """A lane's actor is about to handle an envelope: the error it dies of, if it does."""
-        number = self.envelopes
-        self.envelopes += 1
-        return RuntimeError("killed by the enumerator") if number == self.fate.actor else None
+    def envelope(self, *, lane: bool) -> BaseException | None:
+        """An actor is about to handle an envelope: the error it dies of, if it does."""
+        number, struck = (self.envelopes, self.fate.actor) if lane else (self.others, self.fate.other)
+        if lane:
+            self.envelopes += 1
+        else:
+            self.others += 1
+        return RuntimeError(KILLED) if number == struck else None

@@ -26,11 +26,12 @@ LIVES_MAX = 8
 
 @define
 class Trace:
-    """What a run was: of each life its points, its lanes' envelopes and the WAL frames of its commits."""
+    """What a run was: of each life its points, its envelopes (of lanes, and others) and the WAL frames of its commits."""
 
     wrong: list[str]
     labels: list[list[str]] = Factory(list)
     envelopes: list[int] = Factory(list)
+    others: list[int] = Factory(list)
     frames: list[dict[int, tuple[int, int]]] = Factory(list)
     steps: int = 0
 
@@ -83,6 +84,7 @@ def _lives(ground: Ground, trace: Trace, path: Path, plan: tuple[Fate, ...], see
                 life.run()
             finally:
                 trace.envelopes.append(life.points.envelopes)
+                trace.others.append(life.points.others)
                 trace.steps += life.steps
             for error in life.errors:
                 ground.complain(f"unexpected: {error}")

@@ -13,6 +13,7 @@ from seriatim.mail import AttemptWanted, Mail, PartAbandoned, PartFailed, PartSe
 from seriatim.outbox import Channel, marked
 
 RETRY_MS = 400
+_BARRED = 0.1
 
 
 @define
@@ -35,6 +36,7 @@ class Platform:
     up: bool = True
     got: list[Arrival] = Factory(list)
     keys: set[tuple[str, int]] = Factory(set)
+    barred: set[tuple[str, int]] = Factory(set)
 
     def receive(self, arrival: Arrival) -> None:
         """A send arrives."""
@@ -147,6 +149,10 @@ class Delivery:
         job.attempt = attempt
         arrival = Arrival(job.lane, job.effect.delivery, part, marked(text) if repeat else text, 0)
         fate = self.rng.random() if self.faulty() else 1.0
+        if (arrival.delivery, part) in self.platform.barred:
+            fate = _BARRED
+        elif _BARRED <= fate < 0.11:
+            self.platform.barred.add((arrival.delivery, part))
 
         def arrive() -> None:
             if fate >= 0.2 or fate < 0.06:
@@ -164,7 +170,7 @@ class Delivery:
             if job.due:
                 job.due.popleft()
             self.post(lane, PartSettled(delivery, part, None))
-        elif 0.1 <= fate < 0.11 and job.due:
+        elif _BARRED <= fate < 0.11 and job.due:
             self.post(lane, PartAbandoned(delivery, part, "refused for good"))
             self.chats[lane].popleft()
             del self.jobs[delivery]

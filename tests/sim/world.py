@@ -202,7 +202,12 @@ class World:
         self.writing = False
         self.draining = False
         self.delivery = Delivery(
-            self.platform, self.rng, self.post, self.later, lambda: self.time, lambda: self.faults and self.plan.bad_sends
+            self.platform,
+            self.rng,
+            self.post,
+            self.later,
+            lambda: self.time,
+            lambda: self.faults and self.plan.bad_sends,
         )
         self.agents = Agents(self.rng, self.post, self.later)
         for log, _ in self.reader.open_work():
@@ -330,9 +335,7 @@ class World:
         def channel(target: Target) -> Channel:
             return self.platform.channel()
 
-        return Now(
-            self.time, lambda: self.fresh("d"), lambda: self.fresh("s"), take, channel, draining=self.draining
-        )
+        return Now(self.time, lambda: self.fresh("d"), lambda: self.fresh("s"), take, channel, draining=self.draining)
 
     def post(self, key: str, mail: Mail) -> None:
         """Mail for whichever incarnation of a lane serves."""
@@ -538,7 +541,7 @@ class World:
         self.faults = False
         self.platform.up = True
 
-    def settle(self, events_max: int = 200_000) -> None:
+    def settle(self, events_max: int = 20_000) -> None:
         """Go on until nothing happens any more, then judge."""
         for _ in range(events_max):
             if not self.step():
@@ -546,4 +549,3 @@ class World:
         else:
             raise Violation("the world never comes to rest")
         self.oracle.judge()
-

@@ -57,7 +57,8 @@ def build(name: str, intent: Any, heads: dict[LogId, int], bound: dict[LogId, Lo
         head = heads.get(log)
         first = 0 if head is None else head + shift
         events = tuple(
-            Event("a/b", first + i, i, data, i % 2 == 0, seqs, operation) for i, (data, seqs, operation) in enumerate(datas)
+            Event("a/b", first + i, i, data, i % 2 == 0, seqs, operation)
+            for i, (data, seqs, operation) in enumerate(datas)
         )
         hot = Hot(0, waiting, 0, "x", 0, waiting, 0, 0, 0) if log.startswith("lane") else None
         made.append(Part(log, first, events, hot, {"h": log} if head is None else None))
@@ -95,7 +96,8 @@ def view(store: Store) -> Any:
 def test_both_stores_answer_the_same(steps: list[Any]) -> None:
     """Over random groups, fences, reopenings and crashes outcomes and everything readable are equal."""
     with tempfile.TemporaryDirectory() as folder:
-        worlds = [MemoryWorld(), SqliteWorld(Path(folder))]
+        files = SqliteWorld(Path(folder))
+        worlds: list[MemoryWorld | SqliteWorld] = [MemoryWorld(), files]
         stores = [world.open() for world in worlds]
         for step in steps:
             if step in ("reopen", "crash"):
@@ -115,7 +117,7 @@ def test_both_stores_answer_the_same(steps: list[Any]) -> None:
             outcomes = [store.commit(group) for store in stores]
             assert [repr(o) for o in outcomes[0]] == [repr(o) for o in outcomes[1]], kinds(outcomes[0])
             assert view(stores[0])[0] == view(stores[1])[0]
-        worlds[1].close()  # type: ignore[attr-defined]
+        files.close()
 
 
 @settings(max_examples=300, deadline=None)

@@ -81,7 +81,9 @@ def test_a_forked_child_neither_owns_nor_unlocks(tmp_path: Path) -> None:
         os._exit(0)
     os.waitpid(child, 0)
     probe = "from seriatim.storage.home import Home; import sys; Home.own(sys.argv[1])"
-    assert subprocess.run([sys.executable, "-c", probe, str(tmp_path)], capture_output=True).returncode != 0
+    assert (
+        subprocess.run([sys.executable, "-c", probe, str(tmp_path)], capture_output=True, check=False).returncode != 0
+    )
     read, write = os.pipe()
     late = os.fork()
     if late == 0:
@@ -90,7 +92,9 @@ def test_a_forked_child_neither_owns_nor_unlocks(tmp_path: Path) -> None:
         os._exit(0)
     os.close(read)
     home.close(clean=False)
-    assert subprocess.run([sys.executable, "-c", probe, str(tmp_path)], capture_output=True).returncode == 0
+    assert (
+        subprocess.run([sys.executable, "-c", probe, str(tmp_path)], capture_output=True, check=False).returncode == 0
+    )
     os.close(write)
     os.waitpid(late, 0)
     assert not (tmp_path / CLEAN).exists()

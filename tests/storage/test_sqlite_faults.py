@@ -115,7 +115,10 @@ def test_more_rows_than_a_statement_takes(world: SqliteWorld) -> None:
     store = world.open()
     store._rows_max = 10
     logs = [LogId(f"lane:{n}") for n in range(35)]
-    assert kinds(store.commit([commit(f"c{n}", part(log, 0, 11), lane=log) for n, log in enumerate(logs)])) == ["Durable"] * 35
+    assert (
+        kinds(store.commit([commit(f"c{n}", part(log, 0, 11), lane=log) for n, log in enumerate(logs)]))
+        == ["Durable"] * 35
+    )
     again = [commit(f"d{n}", part(log, 11), lane=log, unique=("k",)) for n, log in enumerate(logs)]
     assert kinds(store.commit(again)) == ["Durable"] + ["KeysTakenError"] * 34
     assert all(len(store.reader().read(log)) == 11 + (n == 0) for n, log in enumerate(logs))
@@ -222,7 +225,9 @@ def test_a_full_disk(world: SqliteWorld) -> None:
     before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     offered = commit("c", part(LANE, 1, 500))
     try:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (world.path.with_name("state.db-wal").stat().st_size + 5000, limits[1]))
+        resource.setrlimit(
+            resource.RLIMIT_FSIZE, (world.path.with_name("state.db-wal").stat().st_size + 5000, limits[1])
+        )
         assert kinds([one(store, offered)]) == ["Unknown"]
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
@@ -236,18 +241,18 @@ def test_a_lock_is_waited_for_and_then_refused(world: SqliteWorld) -> None:
     store = world.open()
     store.commit([born()])
     store.close()
-    store = SqliteStore(world.path, busy_ms=50)
+    hurried = SqliteStore(world.path, busy_ms=50)
     other = sqlite3.connect(world.path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     start = time.monotonic()
-    outcome = one(store, commit("c", part(LANE, 1)))
+    outcome = one(hurried, commit("c", part(LANE, 1)))
     assert isinstance(outcome, Refused)
     assert isinstance(outcome.error, StoreUnhealthyError)
     assert time.monotonic() - start >= 0.04
     other.execute("ROLLBACK")
     other.close()
-    assert one(store, commit("c", part(LANE, 1))) == Durable("c")
-    store.close()
+    assert one(hurried, commit("c", part(LANE, 1))) == Durable("c")
+    hurried.close()
 
 
 def test_a_forked_child_may_not_commit(world: SqliteWorld) -> None:
@@ -271,8 +276,11 @@ def test_a_wal_cut_at_each_frame_shows_whole_groups(world: SqliteWorld, tmp_path
     store = world.open()
     store.commit([born()])
     for n in range(6):
-        group = [commit(f"c{n}", part(LANE, 1 + 2 * n, 2, hot=Hot(0, n + 1, 0, "x", 0, n + 1, 0, 0, 0)), unique=(f"k{n}",)),
-                 commit(f"s{n}", part(LogId(f"lane:{n}"), 0, 12), lane=LogId(f"lane:{n}"))]  # fmt: skip
+        hot = Hot(0, n + 1, 0, "x", 0, n + 1, 0, 0, 0)
+        group = [
+            commit(f"c{n}", part(LANE, 1 + 2 * n, 2, hot=hot), unique=(f"k{n}",)),
+            commit(f"s{n}", part(LogId(f"lane:{n}"), 0, 12), lane=LogId(f"lane:{n}")),
+        ]
         assert kinds(store.commit(group)) == ["Durable"] * 2
     frames = wal_frames(f"{world.path}-wal")
     seen = set()
@@ -433,7 +441,7 @@ def _newer_format_in_the_wal(path: Path) -> None:
     copy = snapshot_files(path, path.parent / "copy")
     connection.close()
     for suffix in ("", "-wal"):
-        os.replace(copy + suffix, f"{path}{suffix}")
+        Path(copy + suffix).replace(f"{path}{suffix}")
 
 
 def _cut(path: Path) -> None:
@@ -474,7 +482,7 @@ def test_a_file_that_is_not_ours_is_refused_untouched(
     make: Callable[[Path], None],
     error: type[SeriatimError],
     direction: str | None,
-    opener: type[SqliteStore] | type[SqliteReader],
+    opener: type[SqliteStore | SqliteReader],
 ) -> None:
     """Foreign, newer and damaged files are refused with their error, by owner and reader, byte for byte untouched."""
     folder = tmp_path / "home"
