@@ -5,8 +5,8 @@ every reference to it, tables included, meets the mutant. A text that isn't ther
 """
 
 from __future__ import annotations
-
 import __future__
+
 import inspect
 import textwrap
 from collections.abc import Callable, Iterator
