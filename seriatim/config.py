@@ -142,7 +142,10 @@ class DeliveryConfig:
     )
     max_age_s: int = setting(_DAY_S, whole(1), doc="A reply not sent after this many seconds is abandoned.")
     attempts_ambiguous_max: int = setting(
-        3, whole(1, 100), doc="Sends per part that may or may not have arrived, before it is abandoned."
+        3,
+        whole(1, 100),
+        doc="Sends per part that may or may not have arrived, before it is abandoned; a reply whose first send was "
+        "recorded together with its turn is bounded by max_age_s alone.",
     )
 
 

@@ -301,7 +301,8 @@ def _attempt_wanted(batch: Batch, m: AttemptWanted) -> None:
     if part.done:
         batch.after.append(take_up(owed))  # this part is through, others are still due
         return
-    if part.doubts >= batch.rules.attempts_ambiguous_max:
+    # Where the debt itself counts as an attempt, doubt may mean nothing but crashes before a send: age bounds those.
+    if not part.first and part.doubts >= batch.rules.attempts_ambiguous_max:
         abandon(batch, owed, m.part, "too many attempts of unknown outcome")
         return
     data: Data = {"id": m.delivery, "part": m.part, "n": part.attempts + 1 + part.first}

@@ -15,7 +15,7 @@ import signal
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from attrs import Factory, define, frozen
@@ -113,7 +113,7 @@ def _kill(kind: str, rng: random.Random) -> Kill:
 class Run:
     """One run over one home."""
 
-    def __init__(self, folder: Path, kills: int, seed: int, sin: str = "") -> None:
+    def __init__(self, folder: Path, kills: Sequence[Kill], seed: int, sin: str = "") -> None:
         self._home = folder / "home"
         self._socket = folder / "platform"
         self._log = folder / "child.log"
@@ -130,7 +130,7 @@ class Run:
         report = self._report
         await self._platform.open(self._socket)
         try:
-            for kill in plan(self._kills, self._rng):
+            for kill in self._kills:
                 await self._round(kill)
                 report.kills += 1
             await self._come_to_rest()
@@ -248,7 +248,11 @@ LANES = (
 """Chat, its type, and who writes there; in a group each person has a lane."""
 
 
-def run(kills: int, seed: int, sin: str = "") -> Report:
-    """Run once in a folder of its own, which is gone afterwards. Raises HarnessError."""
+def run(kills: int | Sequence[Kill], seed: int, sin: str = "") -> Report:
+    """Run once in a folder of its own, which is gone afterwards. Raises HarnessError.
+
+    ``kills``: these, or so many of the seed's choice.
+    """
+    planned = list(plan(kills, random.Random(seed))) if isinstance(kills, int) else kills
     with tempfile.TemporaryDirectory(prefix="seriatim-kill-") as folder:
-        return asyncio.run(Run(Path(folder), kills, seed, sin).run())
+        return asyncio.run(Run(Path(folder), planned, seed, sin).run())

@@ -65,6 +65,7 @@ class Logs:
     owed: set[str] = Factory(set)
     tools: Counter[str] = Factory(Counter)
     turns: set[tuple[str, int]] = Factory(set)
+    abandoned: list[str] = Factory(list)
     interruptions: int = 0
     balance: Balance = Factory(lambda: Balance(0, 0, 0, 0, 0))
 
@@ -139,6 +140,8 @@ def _lane_event(logs: Logs, names: dict[str, str], event: Event) -> None:
             logs.interruptions += 1
         case "delivery/owed":
             logs.owed.update(data["parts"])
+        case "delivery/abandoned":
+            logs.abandoned.append(data["reason"])
         case _:
             pass
 
@@ -154,6 +157,7 @@ def judge(world: World, logs: Logs) -> Verdict:
     )
     posts = [(post, unmarked(post.text)) for post in world.posts]
     _balance(verdict, logs)
+    verdict.findings += [f"a reply was abandoned: {reason}" for reason in logs.abandoned]
     _lost(verdict, world, logs, posts)
     _repeats(verdict, posts)
     _order(verdict, world.said, [text for _, text in posts])

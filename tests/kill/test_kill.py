@@ -10,8 +10,9 @@ import pytest
 from seriatim.outbox import RECOVERED_NOTICE
 from seriatim.recovery import GIVEN_UP_TEXT
 from seriatim.storage.contract import Balance
-from tests.kill.harness import KINDS, plan, run
+from tests.kill.harness import KINDS, Kill, plan, run
 from tests.kill.judge import Logs, Post, Said, Verdict, World, judge
+from tests.kill.process import Armed
 
 
 @pytest.mark.slow
@@ -21,6 +22,14 @@ def test_a_gateway_that_is_killed_again_and_again_loses_nothing() -> None:
     assert report.verdict.findings == []
     assert report.kills == 9
     assert report.verdict.sent == report.verdict.accepted > 0
+
+
+@pytest.mark.slow
+def test_a_reply_is_not_given_up_because_the_process_died_before_each_send() -> None:
+    """Killed six times where a reply is about to leave: it leaves at the seventh start."""
+    report = run([Kill("reply durable, unsent", Armed("reply-unsent"))] * 6, seed=1)
+    assert report.verdict.findings == []
+    assert report.reached == {"reply-unsent": 6}
 
 
 @pytest.mark.slow
