@@ -58,8 +58,9 @@ class Gateway:
 
     ``answer``: the agent (``async def``, ``def``, a generator of either kind, or an object with ``run``); or
     ``agent_factory(session_id)`` makes one per conversation. ``home``: folder of everything durable.
-    ``store``: another store than the home's (then nothing is written to the home). ``clock`` and ``ids``:
-    injected time and ids. ``on_error(where, error)`` hears of errors that are nobody's answer; default: the log.
+    ``store``: another store than the home's (then nothing is written to the home), or a function that opens it on
+    the writer's thread. ``clock`` and ``ids``: injected time and ids. ``on_error(where, error)`` hears of errors
+    that are nobody's answer; default: the log.
 
     Raises InvalidInputError for arguments that can't work. Methods belong to the gateway's loop except where
     they say otherwise.
@@ -72,7 +73,7 @@ class Gateway:
         config: GatewayConfig | None = None,
         adapters: Sequence[Adapter] = (),
         agent_factory: Callable[[str], Any] | None = None,
-        store: Callable[[], Store] | None = None,
+        store: Store | Callable[[], Store] | None = None,
         clock: Clock | None = None,
         ids: Ids | None = None,
         on_error: OnError | None = None,
@@ -87,7 +88,7 @@ class Gateway:
             raise InvalidInputError("adapters", "two adapters serve the same account of one platform")
         self._answer = answer
         self._agent_factory = agent_factory
-        self._open_store = store
+        self._open_store: Callable[[], Store] | None = store if store is None or callable(store) else lambda: store
         self._clock = clock
         self._ids = ids
         self._on_error = on_error or _log_error
