@@ -15,6 +15,7 @@ import threading
 from collections.abc import AsyncGenerator, Callable, Generator
 from concurrent.futures import Future
 from contextlib import aclosing
+from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
 from seriatim.errors import InvalidInputError, ReplyTooLargeError
@@ -123,6 +124,10 @@ def drain(made: Generator[Any, None, Any], turn: Turn) -> Any:
 
 async def resolve(result: Any, turn: Turn) -> Any:
     """What a call gave back, brought to its end on the running loop: coroutines and async generators."""
+    if type(result) is CoroutineType:  # the common case: no search through abstract classes
+        result = await result
+        if type(result) is str:
+            return result
     result = await resolve_value(result)
     return await _drain_async(result, turn) if isinstance(result, AsyncGenerator) else result
 

@@ -67,7 +67,7 @@ def checked_text(text: Any) -> str:
     if len(text) > REPLY_BYTES_MAX:
         raise ReplyTooLargeError(REPLY_BYTES_MAX)
     whole = mend_text(text)[0]
-    if len(whole.encode()) > REPLY_BYTES_MAX:
+    if len(whole) > REPLY_BYTES_MAX // 4 and len(whole.encode()) > REPLY_BYTES_MAX:
         raise ReplyTooLargeError(REPLY_BYTES_MAX)
     return str(whole)
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 
+from seriatim.actors.mailbox import StopFlag
 from seriatim.actors.outlet import Outlet
 from seriatim.actors.steps import Step, StepGate
 from seriatim.errors import InvalidInputError
@@ -41,11 +41,10 @@ class Turn:
         self._job = job
         self._outlet = outlet
         self._gate = gate
-        self.cancelled = threading.Event()
+        self.cancelled = StopFlag()
         self.events: tuple[Claim, ...] = job.claims
         self.text: str = text_of(job)
         self.source: SessionSource = job.claims[0].source
-        self.speaker: str = speaker_label(self.source)
         self.session: str = job.session
         self.history: Sequence[Message] = job.history
         self.boundary: Boundary = job.boundary
@@ -59,6 +58,11 @@ class Turn:
 
     def __repr__(self) -> str:
         return f"<Turn {self.number} of {self.session}, attempt {self.attempt}>"
+
+    @property
+    def speaker(self) -> str:
+        """The first speaker's label: one short inert line."""
+        return speaker_label(self.source)
 
     def emit(self, delta: str) -> None:
         """Show a piece of the reply while it is being made. Shown at best; only the returned reply counts.

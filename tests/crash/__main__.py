@@ -11,20 +11,12 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-from tests.crash.enumeration import (
-    FULL,
-    OTHER_ORDERS,
-    QUICK,
-    QUICK_OTHER_ORDERS,
-    USUAL,
-    Depth,
-    Tally,
-    enumerate_scenario,
-)
-from tests.crash.mutants import MUTANTS, caught_by
+from tests.crash.enumeration import FULL, OTHER_ORDERS, QUICK, QUICK_OTHER_ORDERS, USUAL, Depth, Tally
+from tests.crash.mutants import MUTANTS
 from tests.crash.points import Fate
 from tests.crash.run import run
 from tests.crash.scenarios import SCENARIOS
+from tests.crash.tasks import catch_task, enumerate_task
 
 _DEPTHS = {"quick": (QUICK, QUICK_OTHER_ORDERS), "usual": (USUAL, OTHER_ORDERS), "full": (FULL, FULL)}
 
@@ -52,8 +44,8 @@ def main(arguments: list[str] | None = None) -> int:
     mutants = [] if options.only else [mutant.name for mutant in MUTANTS]
     tally = Tally()
     with multiprocessing.get_context("spawn").Pool(options.workers) as pool:
-        tallies = pool.imap_unordered(_enumerate, tasks)
-        catches = pool.imap(_catch, mutants)
+        tallies = pool.imap_unordered(enumerate_task, tasks, chunksize=1)
+        catches = pool.imap(catch_task, mutants)
         for done in tallies:
             tally.add(done)
         caught = {name: text for name, text, _ in catches if text}
@@ -86,15 +78,6 @@ def _print(result: dict[str, Any], tally: Tally, *, as_json: bool) -> None:
     for violation in tally.violations[:20]:
         plan = " ".join(map(str, violation.plan))
         print(f"{violation.scenario!r} seed {violation.seed} {plan}: {violation.text}", file=sys.stderr)
-
-
-def _enumerate(task: tuple[str, int, Depth]) -> Tally:
-    name, seed, depth = task
-    return enumerate_scenario(next(s for s in SCENARIOS if s.name == name), seed, depth)
-
-
-def _catch(name: str) -> tuple[str, str, int]:
-    return name, *caught_by(next(mutant for mutant in MUTANTS if mutant.name == name))
 
 
 def _replay(name: str, seed: str = "1", *fates: str) -> int:

@@ -5,8 +5,8 @@ every reference to it, tables included, meets the mutant. A text that isn't ther
 """
 
 from __future__ import annotations
-
 import __future__
+
 import inspect
 import textwrap
 from collections.abc import Callable, Iterator
@@ -63,7 +63,7 @@ MUTANTS: Final = (
     Mutant(
         "no fence",
         supervisor.SupervisorActor._fence,
-        (("self._ports.writer.tell(Fence(lane_log(lane.key), lane.incarnation, self.actor_ref))",
+        (("self._ports.writer.tell(Fence(lane_log(lane.key), lane.incarnation, self.own_ref))",
           "self._ask_to_read(lane)"),),
         ("slow writer", "slow writer, stop"),
     ),

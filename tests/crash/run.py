@@ -39,7 +39,7 @@ class Trace:
 @cache
 def _folder() -> Path:
     """Where the files lie: in memory if there is such a place, since a kill needs no disk."""
-    memory = Path("/dev/shm")  # noqa: S108
+    memory = Path("/dev/shm")
     return memory if memory.is_dir() else Path(tempfile.gettempdir())
 
 

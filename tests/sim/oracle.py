@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
-from seriatim.effects import Ack, AckDuplicate, Effect, Finished, Nack, Permit, RunTurn, SendPart
+from seriatim.effects import AckDuplicate, Effect, Finished, Nack, Permit, RunTurn, SendPart
 from seriatim.events import Event, lane_log, session_log
 from seriatim.lane import LaneState, hot
 from seriatim.outbox import RECOVERED_NOTICE
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from .world import Shell, World
 
 
-class Violation(AssertionError):
+class Violation(AssertionError):  # noqa: N818 - a finding about the core, no error of this program
     """An invariant is broken."""
 
 

@@ -58,7 +58,7 @@ class Plan:
     slots: int = 2
     idempotent: bool = False
     text_max: int = 0
-    rules: Rules = Rules()
+    rules: Rules = Factory(Rules)
     refused: float = 0.0
     unknown: float = 0.0
     slow: float = 0.0
@@ -476,7 +476,7 @@ class World:
             self.post(lane, Inbound(self.fresh("w"), "", self._event(lane, text, internal=True), len(text)))
 
     def _event(self, lane: str, text: str, *, internal: bool = False) -> MessageEvent:
-        source = SessionSource("sim", lane, chat_type="dm", user_id="u" + lane)  # type: ignore[arg-type]
+        source = SessionSource("sim", lane, chat_type="dm", user_id="u" + lane)
         return MessageEvent(text, source, internal=internal)
 
     def _user_acts(self) -> None:

@@ -1,0 +1,18 @@
+"""What a worker process does; in a module of its own, since a worker doesn't import ``__main__``."""
+
+from __future__ import annotations
+
+from tests.crash.enumeration import Depth, Tally, enumerate_scenario
+from tests.crash.mutants import MUTANTS, caught_by
+from tests.crash.scenarios import SCENARIOS
+
+
+def enumerate_task(task: tuple[str, int, Depth]) -> Tally:
+    """Enumerate the scenario of that name, in the order of that seed."""
+    name, seed, depth = task
+    return enumerate_scenario(next(scenario for scenario in SCENARIOS if scenario.name == name), seed, depth)
+
+
+def catch_task(name: str) -> tuple[str, str, int]:
+    """The mutant's name, what gave it away ("" if nothing did), and the runs that it took."""
+    return name, *caught_by(next(mutant for mutant in MUTANTS if mutant.name == name))

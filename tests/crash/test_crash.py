@@ -1,0 +1,49 @@
+"""A bounded selection of the enumeration, in the normal suite; ``python -m tests.crash`` has the rest."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.crash.enumeration import QUICK, QUICK_OTHER_ORDERS, enumerate_scenario
+from tests.crash.mutants import MUTANTS, Mutant, caught_by
+from tests.crash.points import Fate
+from tests.crash.run import run
+from tests.crash.scenario import Scenario
+from tests.crash.scenarios import SCENARIOS
+
+BY_NAME = {scenario.name: scenario for scenario in SCENARIOS}
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
+def test_every_law_holds_whatever_dies(scenario: Scenario) -> None:
+    """Clean, and struck at points spread over the scenario's own trace, nothing is violated."""
+    for number, seed in enumerate(scenario.seeds):
+        tally = enumerate_scenario(scenario, seed, QUICK_OTHER_ORDERS if number else QUICK)
+        assert tally.violations == []
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_the_enumerator_catches(mutant: Mutant) -> None:
+    """A broken variant of the shipped module is given away by a violation."""
+    text, _ = caught_by(mutant)
+    assert text
+
+
+@pytest.mark.parametrize("name", ["one tool", "queue in order", "rest and a message"])
+def test_a_run_repeats_itself(name: str) -> None:
+    """The same scenario, fate and seed give the same points, life by life: what a plan says can be seen again."""
+    plan = (Fate(at=7), Fate(at=3))
+    assert run(BY_NAME[name], plan).labels == run(BY_NAME[name], plan).labels
+
+
+def test_a_reply_that_waits_for_its_retry_outlives_a_stop() -> None:
+    """/stop abandons the parts that nobody has tried; the part before them is still sent."""
+    for seed in (1, 2, 3):
+        assert run(BY_NAME["stop a long reply that fails"], (), seed).wrong == []
+
+
+def test_a_receipt_ends_although_the_lane_dies_before_it_could_say_so() -> None:
+    """An actor that dies between a turn's end and the news of it leaves nobody waiting, and no reply unsaid."""
+    scenario = BY_NAME["two merged"]
+    for number in range(run(scenario).envelopes[0]):
+        assert run(scenario, (Fate(actor=number),)).wrong == []
