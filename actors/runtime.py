@@ -32,7 +32,7 @@ from seriatim.commands import parse_command
 from seriatim.commits import Hot
 from seriatim.errors import ActorError
 from seriatim.events import LogId
-from seriatim.keys import KeySettings, SessionKey
+from seriatim.keys import KeySettings, canonical_key, escape_part
 from seriatim.mail import DrainTimedOut, Inbound
 from seriatim.model import MessageEvent
 from seriatim.storage.contract import Store, StoreReader
@@ -186,7 +186,7 @@ class Runtime:
     def accept(self, event: MessageEvent, prefix: str, settled: Callable[[Receipt], None]) -> Receipt:
         """Take a message in; ``settled`` is called with the receipt once the outcome is known."""
         source = event.source
-        key = SessionKey.from_source(source, self.settings.keys, event.account).canonical
+        key = canonical_key(source, self.settings.keys, event.account)
         inbox_id = self.ids.fresh()
         receipt = self.receipts.open(inbox_id, key, settled)
         if self.switches.draining:
@@ -297,5 +297,5 @@ def _unique_key(event: MessageEvent) -> str:
     if event.message_id is None:
         return ""
     source = event.source
-    parts = (source.platform.name, event.account, source.chat_id, event.message_id)
-    return "inbound:" + ":".join(part.replace("%", "%25").replace(":", "%3A") for part in parts)
+    platform, account = escape_part(source.platform.name), escape_part(event.account)
+    return f"inbound:{platform}:{account}:{escape_part(source.chat_id)}:{escape_part(event.message_id)}"

@@ -140,6 +140,8 @@ class SessionActor(PooledActor):
         self._timer: Timer | None = None
         self._timer_at = 0
         self._over = False
+        self._told_source: Data | None = None
+        self._source: SessionSource | None = None
         self._now = Now(0, ports.fresh_id, ports.session_id, self._take_slot, ports.deliveries.channel)
         self._leave: dict[type[Any], Callable[[Permit | None, Any], None]] = {
             Ack: self._receipt,
@@ -265,7 +267,7 @@ class SessionActor(PooledActor):
 
     def _run_turn(self, permit: Permit | None, effect: RunTurn) -> None:
         assert permit is not None
-        claims = tuple(_claim(data, time) for data, time in effect.claims)
+        claims = tuple([self._claim(data, time) for data, time in effect.claims])
         job = TurnJob(
             lane=self.key,
             session=effect.session,
@@ -282,6 +284,15 @@ class SessionActor(PooledActor):
         )
         self._ports.touched(self.key, self._transcript.bytes)
         self._ports.runner.start(job, partial(self._ports.post, self.key))
+
+    def _claim(self, data: Data, time: int) -> Claim:
+        told = data["source"]
+        # People rarely change places between two messages: one source serves them all, and is checked once.
+        if told != self._told_source:
+            self._told_source, self._source = told, SessionSource.from_dict(told)
+        source = self._source
+        assert source is not None
+        return Claim(data["id"], data["text"], source, data.get("messageId"), time, data["kind"])
 
     def _cancel_turn(self, permit: Permit | None, effect: CancelTurn) -> None:
         assert permit is not None
@@ -312,18 +323,6 @@ class SessionActor(PooledActor):
 _TICK = _Tick()
 # What an ending incarnation still finds in its mailbox and its successor must hear.
 FOR_SUCCESSOR = (Inbound, StepOffered, ToolFinished, TurnEnded, AttemptWanted, PartSettled, PartFailed, PartAbandoned)
-
-
-def _claim(data: Data, time: int) -> Claim:
-    return Claim(
-        id=data["id"],
-        text=data["text"],
-        source=SessionSource.from_dict(data["source"]),
-        message_id=data.get("messageId"),
-        time=time,
-        kind=data["kind"],
-    )
-
 
 __all__ = [
     "FOR_SUCCESSOR",

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import overload
 
 from seriatim.commits import Commit
-from seriatim.events import Event, session_log
+from seriatim.events import Event, LogId, session_log
 from seriatim.turn import Message
 
 
@@ -45,16 +45,18 @@ class History(Sequence[Message]):
 class Transcript:
     """Messages of the bound session, oldest first. Grows by durable events only; owned by one lane."""
 
-    __slots__ = ("_messages", "bytes", "session")
+    __slots__ = ("_log", "_messages", "bytes", "session")
 
     def __init__(self) -> None:
         self.session: str | None = None
+        self._log: LogId | None = None
         self.bytes = 0
         self._messages: list[Message] = []
 
     def begin(self, session_id: str) -> None:
         """Start anew for another session; views of the one before keep their messages."""
         self.session = session_id
+        self._log = session_log(session_id)
         self._messages = []
         self.bytes = 0
 
@@ -63,17 +65,15 @@ class Transcript:
         for event in commit.parts[0].events:
             if event.type == "route/bound":
                 self.begin(event.data["session"])
-        if self.session is not None:
-            log = session_log(self.session)
-            for part in commit.parts:
-                if part.log == log:
-                    self.extend(part.events)
+        for part in commit.parts:
+            if part.log == self._log:
+                self.extend(part.events)
 
     def extend(self, events: Iterable[Event]) -> None:
         """Add the messages among ``events`` of the session's log."""
         for event in events:
-            message = _message(event)
-            if message is not None:
+            if event.type in _MESSAGES:
+                message = _message(event)
                 self._messages.append(message)
                 self.bytes += len(message.text)
 
@@ -86,12 +86,13 @@ class Transcript:
         return History(messages, length)
 
 
-def _message(event: Event) -> Message | None:
+_MESSAGES = frozenset({"user/message", "assistant/message", "tool/result"})
+
+
+def _message(event: Event) -> Message:
     data = event.data
     if event.type == "user/message":
         return Message("user", data["text"], data["at"], data["turn"], data.get("author"), data)
     if event.type == "assistant/message":
         return Message("assistant", data["text"], event.time, data["turn"], None, data)
-    if event.type == "tool/result":
-        return Message("tool", str(data.get("content", data.get("outcome", ""))), event.time, data["turn"], None, data)
-    return None
+    return Message("tool", str(data.get("content", data.get("outcome", ""))), event.time, data["turn"], None, data)

@@ -7,11 +7,13 @@ and is what lanes are stored under.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Protocol
 
 from attrs import frozen
 
 from seriatim.errors import InvalidInputError
+from seriatim.limits import KEYS_REMEMBERED_MAX
 from seriatim.model import SessionSource
 
 _TEXT_HEAD = "agent:main"
@@ -91,12 +93,12 @@ class SessionKey:
         else:
             tail = (self.chat_id, self.thread_id, self.participant)
         parts = (self.platform, self.chat_type, *(part for part in tail if part))
-        return ":".join((_TEXT_HEAD, *map(_escape, parts)))
+        return ":".join((_TEXT_HEAD, *map(escape_part, parts)))
 
     @property
     def canonical(self) -> str:
         """The injective form; ``parse_session_key`` is its inverse."""
-        parts = (
+        return _canonical(
             self.platform,
             self.chat_type,
             self.scope,
@@ -105,33 +107,42 @@ class SessionKey:
             self.thread_id,
             self.participant,
         )
-        return ":".join((_CANONICAL_HEAD, *map(_escape, parts)))
+
+
+def canonical_key(source: SessionSource, config: KeySettings, account: str = "") -> str:
+    """``SessionKey.from_source(...).canonical``, remembered: every message asks for it."""
+    group, thread = config.group_sessions_per_user, config.thread_sessions_per_user
+    return _canonical(*_parts(source, account, group, thread))
+
+
+def _parts(
+    source: SessionSource, account: str, group_per_user: bool, thread_per_user: bool
+) -> tuple[str, str, str, str, str, str, str]:
+    """Platform, chat type, scope, account, chat, thread and participant: what tells lanes apart."""
+    chat_type, chat_id = source.chat_type, source.chat_id
+    if chat_type == "dm":
+        alone = not chat_id
+    else:
+        alone = not is_shared_multi_user_session(
+            source, group_sessions_per_user=group_per_user, thread_sessions_per_user=thread_per_user
+        )
+    participant = (source.user_id_alt or source.user_id or "") if alone else ""
+    scope, thread_id = source.guild_id or "", source.thread_id or ""
+    return source.platform.name, chat_type, scope, account, chat_id, thread_id, participant
+
+
+@lru_cache(maxsize=KEYS_REMEMBERED_MAX)
+def _canonical(*parts: str) -> str:
+    return ":".join((_CANONICAL_HEAD, *map(escape_part, parts)))
 
 
 def _key(source: SessionSource, account: str, group_per_user: bool, thread_per_user: bool) -> SessionKey:
-    thread = source.thread_id or ""
-    author = source.user_id_alt or source.user_id or ""
-    shared = is_shared_multi_user_session(
-        source, group_sessions_per_user=group_per_user, thread_sessions_per_user=thread_per_user
-    )
-    if source.chat_type == "dm":
-        participant = "" if source.chat_id else author
-    else:
-        participant = "" if shared else author
-        shared = shared or not author
-    return SessionKey(
-        platform=source.platform.name,
-        chat_type=source.chat_type,
-        scope=source.guild_id or "",
-        account=account,
-        chat_id=source.chat_id,
-        thread_id=thread,
-        participant=participant,
-        shared=shared,
-    )
+    parts = _parts(source, account, group_per_user, thread_per_user)
+    return SessionKey(*parts, shared=source.chat_type != "dm" and not parts[-1])
 
 
-def _escape(part: str) -> str:
+def escape_part(part: str) -> str:
+    """``part`` without bare colons, so that it can stand between some."""
     if ":" not in part and "%" not in part:
         return part
     return part.replace("%", "%25").replace(":", "%3A")

@@ -10,6 +10,9 @@ from typing import Final
 ID_CHARS_MAX: Final = 4096
 """One platform id or name; longer ones are an attack or a bug (Matrix allows 255 bytes)."""
 
+KEYS_REMEMBERED_MAX: Final = 2048
+"""Lane keys whose canonical form is kept (some 500 bytes each); the least recently used go."""
+
 TEXT_BYTES_MAX: Final = 256 * 1024
 """UTF-8 bytes of one inbound message; the largest real platform limit is 64 KiB."""
 

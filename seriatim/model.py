@@ -5,6 +5,7 @@ Field meanings follow the gateway seed (§1 SessionSource) and DESIGN §8. All a
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import Any, Literal
 
 from attrs import field, frozen
@@ -58,6 +59,9 @@ def _id_text(chat_id: object) -> str:
     return "" if chat_id is None else str(chat_id)
 
 
+_optional_texts = attrgetter(*_OPTIONAL_TEXTS)
+
+
 @frozen
 class SessionSource:
     """Where a message came from (gateway seed §1); used for routing, isolation and context.
@@ -89,8 +93,7 @@ class SessionSource:
         _check_id("chat_type", self.chat_type)
         if not self.chat_type:
             raise InvalidInputError("chat_type", "a short text is needed")
-        for name in _OPTIONAL_TEXTS:
-            value = getattr(self, name)
+        for name, value in zip(_OPTIONAL_TEXTS, _optional_texts(self), strict=True):
             if value is not None:
                 _check_id(name, value)
 
@@ -110,10 +113,8 @@ class SessionSource:
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON data; fields at their default are left out, nothing else is lost."""
         data: dict[str, Any] = {"platform": self.platform.name, "chat_id": self.chat_id, "chat_type": self.chat_type}
-        for name in _OPTIONAL_TEXTS:
-            value = getattr(self, name)
-            if value is not None:
-                data[name] = value
+        texts = zip(_OPTIONAL_TEXTS, _optional_texts(self), strict=True)
+        data.update((name, value) for name, value in texts if value is not None)
         if self.is_bot:
             data["is_bot"] = True
         if self.role_authorized:
@@ -162,15 +163,16 @@ class MessageEvent:
     def __attrs_post_init__(self) -> None:
         if type(self.text) is not str:
             raise InvalidInputError("text", f"text is needed, not {type(self.text).__name__}")
-        if len(self.text) > TEXT_BYTES_MAX or len(self.text.encode("utf-8", "replace")) > TEXT_BYTES_MAX:
+        # Four bytes a character at most: shorter text needs no encoding to be measured.
+        if len(self.text) > TEXT_BYTES_MAX // 4 and len(self.text.encode("utf-8", "replace")) > TEXT_BYTES_MAX:
             raise InvalidInputError("text", f"larger than {TEXT_BYTES_MAX} bytes")
         if not isinstance(self.source, SessionSource):
             raise InvalidInputError("source", "a SessionSource is needed")
         _check_id("account", self.account)
-        for name in ("message_id", "reply_to_id"):
-            value = getattr(self, name)
-            if value is not None:
-                _check_id(name, value)
+        if self.message_id is not None:
+            _check_id("message_id", self.message_id)
+        if self.reply_to_id is not None:
+            _check_id("reply_to_id", self.reply_to_id)
 
 
 @frozen
@@ -204,7 +206,15 @@ class Target:
     @classmethod
     def from_data(cls, data: dict[str, Any]) -> Target:
         """The inverse of ``to_data``."""
-        return cls(**data)
+        return cls(
+            data["platform"],
+            data["account"],
+            data["chat_id"],
+            data.get("chat_type", "dm"),
+            data.get("thread_id"),
+            data.get("user_id"),
+            data.get("reply_to_id"),
+        )
 
 
 @frozen
