@@ -292,7 +292,7 @@ def test_doubtful_attempts_are_bounded() -> None:
 
 def test_a_debt_that_counts_as_its_own_attempt_is_bounded_by_age() -> None:
     """Crashes before each send don't add up to an abandoned reply where T4 was the first attempt (DESIGN 6)."""
-    bench, delivery = owing()
+    bench, delivery = owing(Rules())
     for _ in range(5):
         bench.tell(AttemptWanted(delivery, 0))
     assert len(bench.all(SendPart)) == 5
