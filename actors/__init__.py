@@ -1,1 +1,1 @@
-
+"""Actors: the threads and the loop around the pure rules."""

@@ -1,1 +1,1 @@
-
+"""Adapters: the platforms on which people write, and (in ``agents``) who answers."""

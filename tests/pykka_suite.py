@@ -1,8 +1,8 @@
 """Runs Pykka's own test suite over PooledActor.
 
-``python -m tests.pykka_suite [--versions 4.5.0,latest]``. For each version a fresh environment gets that Pykka and, from
-its sdist, that version's tests; one fixture file is patched so that "pooled" stands beside "threading" among the runtimes.
-Needs a package index, so it is a script of its own and not part of the ordinary test run.
+``python -m tests.pykka_suite [--versions 4.5.0,latest]``. For each version a fresh environment gets that Pykka and,
+from its sdist, that version's tests; one fixture file is patched so that "pooled" stands beside "threading" among
+the runtimes. Needs a package index, so it is a script of its own and not part of the ordinary test run.
 """
 
 from __future__ import annotations

@@ -63,9 +63,9 @@ def configured(folder: Path, text: str = "") -> str:
         ("[adapters.other]\n", "adapters.other.type"),
     ],
 )
-def test_a_wrong_key_is_named(tmp_path: Path, command: str, text: str, key: str) -> None:
+def test_a_wrong_key_is_named(tmp_path: Path, text: str, key: str) -> None:
     """Unknown keys and bad values, with their dotted key."""
-    line = refused(tmp_path, command, "--config", configured(tmp_path, text), "--home", str(tmp_path / "home"))
+    line = refused(tmp_path, "serve", "--config", configured(tmp_path, text), "--home", str(tmp_path / "home"))
     assert key in line.replace(":", " ").split()
 
 
@@ -118,10 +118,10 @@ def _foreign(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("make", [_file, _under_a_file, _in_proc, _newer, _foreign])
-def test_a_home_that_cant_be_used_is_named(tmp_path: Path, command: str, make: Callable[[Path], Path]) -> None:
+def test_a_home_that_cant_be_used_is_named(tmp_path: Path, make: Callable[[Path], Path]) -> None:
     """A file in its place or above it, no place at all, a newer format, another program's database."""
     config, home = configured(tmp_path), make(tmp_path)
-    line = refused(tmp_path, command, "--config", config, "--home", str(home))
+    line = refused(tmp_path, "serve", "--config", config, "--home", str(home))
     assert str(home) in line
     if make is _newer:
         assert f"format {FORMAT + 1}" in line

@@ -29,7 +29,7 @@ def test_a_face_only_hands_names_on(face: Module) -> None:
 
 @each_face
 def test_a_face_lists_its_names_in_order(face: Module) -> None:
-    """``__all__`` is sorted as the linter sorts (constants, classes, functions), has no name twice, and is what the face imports."""
+    """``__all__`` is sorted as the linter sorts, has no name twice, and is what the face imports."""
     handed = _handed_on(face)
 
     assert handed == sorted(set(handed), key=lambda name: (not name.isupper(), name[0].islower(), name))

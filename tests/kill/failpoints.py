@@ -21,6 +21,7 @@ from seriatim.storage.sqlite import SqliteStore
 
 ARMED_VARIABLE = "HALT_AT"
 PIPE_VARIABLE = "HALT_FD"
+PARENT_VARIABLE = "HALT_PARENT"
 
 
 class Failpoints:
@@ -66,7 +67,7 @@ class Failpoints:
 
 
 def environment(name: str, count: int, depth: int, pipe: int) -> dict[str, str]:
-    """The variables that arm a child started with them."""
+    """The variables that arm a child of this process."""
     return {ARMED_VARIABLE: f"{name}*{count}*{depth}", PIPE_VARIABLE: str(pipe)}
 
 
@@ -121,3 +122,5 @@ def die_with_parent() -> None:
     if hasattr(libc, "prctl"):
         parent_death_signal = 1
         libc.prctl(parent_death_signal, signal.SIGKILL)
+        if os.getppid() != int(os.environ.get(PARENT_VARIABLE, os.getppid())):
+            os._exit(1)  # it went before we asked

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from attrs import frozen
 
-from tests.kill.failpoints import environment
+from tests.kill.failpoints import PARENT_VARIABLE, environment
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -47,7 +47,7 @@ class Child:
                     sys.executable,
                     *("-m", module, *arguments),
                     cwd=ROOT,
-                    env={**os.environ, **halt},
+                    env={**os.environ, **halt, PARENT_VARIABLE: str(os.getpid())},
                     pass_fds=[writing],
                     stdin=lines,
                     stdout=errors,
