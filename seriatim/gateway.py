@@ -61,8 +61,9 @@ class Gateway:
 
     ``answer``: the agent (``async def``, ``def``, a generator of either kind, or an object with ``run``); or
     ``agent_factory(session_id)`` makes one per conversation. ``home``: folder of everything durable.
-    ``store``: another store than the home's (then nothing is written to the home). ``clock`` and ``ids``:
-    injected time and ids. ``on_error(where, error)`` hears of errors that are nobody's answer; default: the log.
+    ``store``: another store than the home's (then nothing is written to the home), or a function that opens it on
+    the writer's thread. ``clock`` and ``ids``: injected time and ids. ``on_error(where, error)`` hears of errors
+    that are nobody's answer; default: the log.
 
     Raises InvalidInputError for arguments that can't work. Methods belong to the gateway's loop except where
     they say otherwise.
@@ -75,7 +76,7 @@ class Gateway:
         config: GatewayConfig | None = None,
         adapters: Sequence[Adapter] = (),
         agent_factory: Callable[[str], Any] | None = None,
-        store: Callable[[], Store] | None = None,
+        store: Store | Callable[[], Store] | None = None,
         clock: Clock | None = None,
         ids: Ids | None = None,
         on_error: OnError | None = None,
@@ -90,7 +91,7 @@ class Gateway:
             raise InvalidInputError("adapters", "two adapters serve the same account of one platform")
         self._answer = answer
         self._agent_factory = agent_factory
-        self._open_store = store
+        self._open_store: Callable[[], Store] | None = store if store is None or callable(store) else lambda: store
         self._clock = clock
         self._ids = ids
         self._on_error = on_error or _log_error
@@ -205,9 +206,10 @@ class Gateway:
             runtime.drain_timed_out(f"{reason}_timeout")
         assert self._runner is not None
         await self._runner.close(0.0 if clean else 1.0)
-        await self._wait_until(lambda: runtime.deliveries.pending == 0, SETTLE_S_MAX)
-        runtime.flush_lanes()
-        await self._wait_until(runtime.settled, SETTLE_S_MAX)
+        # What turns and commands still owe becomes durable, then leaves, then what came of it becomes durable.
+        await self._settle(runtime)
+        await self._wait_until(lambda: runtime.deliveries.pending == 0 or not self._connected(), SETTLE_S_MAX)
+        await self._settle(runtime)
         for task in self._tasks.values():
             task.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
@@ -220,6 +222,13 @@ class Gateway:
         self._state = "stopped"
         self._stopped_clean = clean
         return clean
+
+    async def _settle(self, runtime: Runtime) -> None:
+        runtime.flush_lanes()
+        await self._wait_until(runtime.settled, SETTLE_S_MAX)
+
+    def _connected(self) -> bool:
+        return any(adapter.connected for adapter in self.adapters)
 
     async def _wait_until(self, done: Callable[[], bool], seconds: float) -> bool:
         assert self._loop is not None
