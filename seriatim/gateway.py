@@ -48,7 +48,7 @@ SEND_S_MAX = 60.0
 """A send that has not ended by then may or may not have arrived."""
 ADAPTER_RETRY_S = (1.0, 5.0, 30.0, 60.0)
 GC_THRESHOLD = 20_000
-"""Objects that wait for the cycle collector in a process of our own (Python's own figure: 700, from 3.13 on 2,000)."""
+"""Objects that wait for the cycle collector in a process of our own (Python's own: 700, from 3.13 on 2,000)."""
 SETTLE_S_MAX = 5.0
 """How long a stop waits for lazy events and owed replies after the drain."""
 

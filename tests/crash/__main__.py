@@ -28,8 +28,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--depth", choices=_DEPTHS, default="usual", help="how many plans of each scenario")
     parser.add_argument("--only", default="", help="scenarios whose name holds this text; then no mutants")
     parser.add_argument("--workers", type=int, default=min(4, os.cpu_count() or 1))
-    parser.add_argument("--replay", nargs="+", metavar=("SCENARIO", "FATE"),
-                        help='show one run: "one tool" 1 at=5 at=3,actor=2 (the seed, then each life\'s fate)')  # fmt: skip
+    parser.add_argument(
+        "--replay",
+        nargs="+",
+        metavar=("SCENARIO", "FATE"),
+        help="show one run: scenario, seed, the fate of each life (at=5 at=3,actor=2)",
+    )
     options = parser.parse_args(arguments)
     if options.replay:
         return _replay(*options.replay)

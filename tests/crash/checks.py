@@ -283,7 +283,7 @@ def _check_attempts(ground: Ground, lane: _Lane) -> None:
 def _check_replies(ground: Ground, lane: _Lane) -> None:
     """Each owed part arrived, unless it was abandoned for a reason; in the order of the debts."""
     received = ground.platform.received
-    first = {}
+    first: dict[tuple[str, int], int] = {}
     for at, got in enumerate(received):
         first.setdefault((got.out.delivery, got.out.part), at)
     places: list[int] = []

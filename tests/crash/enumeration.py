@@ -16,10 +16,9 @@ class Depth:
     """How much is tried of one scenario in one order: how many of each kind at most, evenly spread.
 
     ``singles``: deaths at a point; with ``twins``, also where a point leaves the same files and the same world as the
-    one right before it, as "before Y" does after "after X". ``actors``: deaths of a lane's actor. ``others``: deaths of one
-    that all lanes need. ``torn``: cuts of the WAL inside a commit.
-    ``pairs``: two deaths of the process, the second at any point of the second life. ``mixed``: a lane's actor dies,
-    then the process in the same life.
+    one right before it, as "before Y" does after "after X". ``actors``: deaths of a lane's actor. ``others``: of one
+    that all lanes need. ``torn``: cuts of the WAL inside a commit. ``pairs``: two deaths of the process, the second at
+    any point of the second life. ``mixed``: a lane's actor dies, then the process in the same life.
     """
 
     singles: int

@@ -16,6 +16,7 @@ from seriatim.actors.outlet import Tell
 from seriatim.actors.receipts import Receipt
 from seriatim.actors.runtime import Dispatchers, Opened, Runtime, Settings
 from seriatim.actors.simulation import Envelope, SimulationDispatcher
+from seriatim.actors.supervisor import PassivateLane
 from seriatim.commits import Commit
 from seriatim.config import GatewayConfig
 from seriatim.errors import SendError
@@ -64,7 +65,8 @@ class Life:
         self._given: set[int] = set()
         self._again = 0
         self._told_ends = 0
-        self._seen = (0, 0, 0, 0)
+        self._rests = 0
+        self._seen = (0, 0, 0, 0, 0)
         self._frames = 0
         self._store: WitnessedStore | None = None
         self._opened: Opened | None = None
@@ -151,6 +153,7 @@ class Life:
         lane = envelope.ref.name.startswith("lane:")
         if envelope.phase != "receive":
             return None
+        self._rests += type(envelope.message) is PassivateLane
         error = self.points.envelope(lane=lane)
         self.ground.deaths += lane and error is not None
         return error
@@ -185,33 +188,38 @@ class Life:
         return self._redeliver()
 
     def _ready(self) -> list[Callable[[], Any]]:
-        ready: list[Callable[[], Any]] = []
-        if not self.dispatcher.idle and not self._hurries():
-            ready += [self.dispatcher.step] * 4
-        ready.extend(partial(self.runner.advance, *name) for name in self.runner.ready())
+        ready: list[Callable[[], Any]] = [partial(self.runner.advance, *name) for name in self.runner.ready()]
         if self.sending:
             ready.append(self._arrive)
         if (posted := self._to_give()) is not None:
             ready.append(partial(self._give, posted))
         if self._user_may():
+            step = self.ground.next_step
+            if step is not None and step.when == "resting":
+                return [self._user_step_now]  # the window is short
             ready.append(self._user_step)
+        if not self.dispatcher.idle and not (self._writer_alone() and (ready or self._soon())):
+            ready += [self.dispatcher.step] * 4
         return ready
 
-    def _hurries(self) -> bool:
-        """Whether a short timer comes before the slow writer, when he alone has something to do."""
+    def _writer_alone(self) -> bool:
+        """Whether of the actors only the slow writer has something to do: then he waits for everybody else."""
+        return isinstance(self.dispatcher, _SlowWriter) and self.dispatcher.only_writer
+
+    def _soon(self) -> bool:
         due = self.clock.next_due_ms()
-        soon = due is not None and due - self.clock.monotonic_ms() <= HURRY_MS
-        return soon and isinstance(self.dispatcher, _SlowWriter) and self.dispatcher.only_writer
+        return due is not None and due - self.clock.monotonic_ms() <= HURRY_MS
 
     # --- people and platform ---------------------------------------------------------------------------
 
-    def _marks(self) -> tuple[int, int, int, int]:
+    def _marks(self) -> tuple[int, int, int, int, int]:
         ground = self.ground
         return (
             sum(ground.started.values()),
             len(ground.tools),
             self._told_ends,
             len(ground.platform.received),
+            self._rests,
         )
 
     def _user_may(self) -> bool:
@@ -222,12 +230,18 @@ class Life:
             return True
         if step.when == "running":
             return bool(self.runner.running())
-        which = ("started", "tool", "ended", "sent").index(step.when)
+        which = ("started", "tool", "ended", "sent", "resting").index(step.when)
         return self._marks()[which] > self._seen[which]
 
     def _user_step(self) -> None:
         self._seen = self._marks()
         self.ground.take_step()
+
+    def _user_step_now(self) -> None:
+        """What is said now is given now."""
+        self._user_step()
+        while (posted := self._to_give()) is not None:
+            self._give(posted)
 
     def _to_give(self) -> Posted | None:
         for posted in self.ground.platform.pending():

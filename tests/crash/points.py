@@ -36,7 +36,10 @@ class Fate:
 
 
 class Points:
-    """The trace of one life. ``labels``: its points so far; ``envelopes`` of lanes and ``others``; ``dead``: the process has died at the last one."""
+    """The trace of one life.
+
+    ``labels``: its points so far; ``envelopes`` of lanes and ``others``; ``dead``: the process has died at the last.
+    """
 
     def __init__(self, fate: Fate) -> None:
         self.fate = fate

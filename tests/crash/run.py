@@ -26,7 +26,7 @@ LIVES_MAX = 8
 
 @define
 class Trace:
-    """What a run was: of each life its points, its envelopes (of lanes, and others) and the WAL frames of its commits."""
+    """What a run was: of each life its points, envelopes (of lanes, of others) and WAL frames of commits."""
 
     wrong: list[str]
     labels: list[list[str]] = Factory(list)

@@ -20,7 +20,7 @@ from seriatim.turn import Silence, TurnJob
 if TYPE_CHECKING:
     from tests.crash.points import Fate
 
-When = Literal["now", "running", "tool", "ended", "sent", "quiet"]
+When = Literal["now", "running", "tool", "ended", "sent", "resting", "quiet"]
 
 
 @frozen
@@ -28,7 +28,8 @@ class Say:
     """Somebody writes ``text``, or the host wakes the lane (``wake``).
 
     ``when``: at once after what came before; or as soon as, after that, a turn runs, a tool has run, a turn's end was
-    told, a send arrived; each at the latest when everything is quiet, so that no crash stops the script.
+    told, a send arrived, a lane is asked to rest; each at the latest when everything is quiet, so that no crash stops
+    the script.
     """
 
     text: str

@@ -163,6 +163,9 @@ SCENARIOS: Final = (
     Scenario(
         "end refused", (Say("one"), Say("two", "ended"), Say("/stop")), strike=_struck("turn/end", Fault.REFUSED, 3)
     ),
+    Scenario(
+        "end refused, and nobody stops", (Say("one"), Say("two", "ended")), strike=_struck("turn/end", Fault.REFUSED, 3)
+    ),
     Scenario("tool refused", (Say("tool one"),), strike=_struck("tool/call", Fault.REFUSED, 2)),
     Scenario("result unknown, done", (Say("serial one"),), strike=_struck("tool/result", Fault.UNKNOWN_DONE, 2)),
     Scenario(
@@ -190,15 +193,16 @@ SCENARIOS: Final = (
         "rest and a message",
         (
             Say("one"),
-            Say("two", "sent", chat="2"),
-            Say("three", "sent"),
-            Say("four", "sent", chat="2"),
-            Say("five", "sent"),
+            Say("two", "quiet", chat="2"),
+            Say("three", "resting"),
+            Say("four", "quiet", chat="2"),
+            Say("five", "resting"),
         ),
         warm_max=1,
         seeds=(1, 2, 3, 4),
     ),
     Scenario("slow writer", (Say("one"), Say("two"), Say("tool three", "quiet")), slow_writer=True),
+    Scenario("slow writer, given again", (Say("one"), Again(1)), slow_writer=True),
     Scenario("slow writer, stop", (Say("tool one"), Say("/stop", "running"), Say("two")), slow_writer=True),
 )
 """Seeds beyond the first are orders of the same script in which other things meet."""
