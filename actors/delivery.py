@@ -84,6 +84,7 @@ class _Job:
     recorded: bool
     attempt: int = 0
     failures: int = 0
+    ambiguous: int = 0
     asked: bool = False
     sending: bool = False
 
@@ -97,7 +98,9 @@ class _Chat:
 class DeliveryActor(PooledActor):
     """One account's delivery. ``post`` gives mail to a lane by key, live or not. Runs on the loop dispatcher.
 
-    ``age_ms_max``: how long a reply is tried before it is abandoned. ``ended`` hears of each debt it is through with.
+    ``age_ms_max``: how long a reply is tried before it is abandoned; ``ambiguous_max``: how many answers may leave
+    open whether a part arrived (a crash counts by the ledger's record, not here). ``ended`` hears of each debt it is
+    through with.
     """
 
     def __init__(
@@ -108,6 +111,7 @@ class DeliveryActor(PooledActor):
         clock: Clock,
         rng: random.Random,
         age_ms_max: int,
+        ambiguous_max: int,
         ended: Callable[[str], None],
     ) -> None:
         super().__init__()
@@ -118,6 +122,7 @@ class DeliveryActor(PooledActor):
         self._clock = clock
         self._rng = rng
         self._age_ms_max = age_ms_max
+        self._ambiguous_max = ambiguous_max
         self._chats: dict[str, _Chat] = {}
         self._jobs: dict[str, tuple[str, _Job]] = {}
 
@@ -250,7 +255,7 @@ class DeliveryActor(PooledActor):
         job.sending = False
         error = message.error
         if error is None:
-            job.failures = 0
+            job.failures = job.ambiguous = 0
             if job.due:
                 job.due.popleft()
             self._post(job.lane, PartSettled(message.delivery, message.part, message.message_id))
@@ -265,6 +270,11 @@ class DeliveryActor(PooledActor):
             return
         if not error.ambiguous:
             self._post(job.lane, PartFailed(job.effect.delivery, part, error.reason))
+        else:
+            job.ambiguous += 1
+            if job.ambiguous >= self._ambiguous_max:
+                self._give_up(chat, job, "too many attempts of unknown outcome")
+                return
         job.recorded = False  # from now on each attempt has a record of its own
         job.failures += 1
         if error.retry_after_s is not None:

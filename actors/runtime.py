@@ -146,6 +146,7 @@ class Runtime:
             receipts=self.receipts,
             runner=self.runner,
             slots=self.slots,
+            switches=self.switches,
             clock=self.clock,
             dispatcher=lanes,
             rules=self.settings.rules,
@@ -170,6 +171,7 @@ class Runtime:
             self.clock,
             self._rng,
             self.settings.age_ms_max,
+            self.settings.rules.attempts_ambiguous_max,
             self.deliveries.ended,
             dispatcher=self.dispatchers.lanes,
             name=f"delivery:{platform}:{account}",
@@ -235,6 +237,7 @@ class Runtime:
 
     def stop(self) -> Any:
         """Stop all actors, the writer last; a future that is set when they are gone."""
+        self.switches.stopped = True
         self.receipts.close()
         return self.system.stop_all()
 

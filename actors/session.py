@@ -103,6 +103,9 @@ class Switches:
 
     def __init__(self) -> None:
         self.draining = False
+        """Start no turn."""
+        self.stopped = False
+        """Start no lane: what reports there still are, the next start finds in the ledger."""
 
 
 @frozen

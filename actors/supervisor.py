@@ -19,7 +19,7 @@ from seriatim.actors.persistence import Fence, Fenced
 from seriatim.actors.pooled import PooledActor
 from seriatim.actors.receipts import Receipts
 from seriatim.actors.refs import Crash, Ref
-from seriatim.actors.session import Ending, LanePorts, Passivate, Passivated, SessionActor, Stay
+from seriatim.actors.session import Ending, LanePorts, Passivate, Passivated, SessionActor, Stay, Switches
 from seriatim.actors.slots import TurnSlots
 from seriatim.actors.system import ActorSystem
 from seriatim.actors.turns import TurnRunner
@@ -142,6 +142,7 @@ class SupervisorPorts:
     receipts: Receipts
     runner: TurnRunner
     slots: TurnSlots
+    switches: Switches
     clock: Clock
     dispatcher: Any
     rules: Rules
@@ -233,12 +234,16 @@ class SupervisorActor(PooledActor):
 
     def _activate(self, lane: _Lane) -> None:
         """Begin an incarnation. The first in this process needs no fence: nobody has written before it."""
+        if self._ports.switches.stopped:
+            return
         self._lanes[lane.key] = lane
         self._incarnations += 1
         lane.incarnation = self._incarnations
         self._ask_to_read(lane)
 
     def _fence(self, lane: _Lane) -> None:
+        if self._ports.switches.stopped:
+            return
         self._incarnations += 1
         lane.incarnation = self._incarnations
         lane.state = "fencing"
@@ -260,7 +265,8 @@ class SupervisorActor(PooledActor):
 
     def _read(self, message: LaneRead) -> None:
         lane = self._lanes.get(message.key)
-        if lane is None or lane.state != "reading" or lane.incarnation != message.incarnation:
+        stale = lane is None or lane.state != "reading" or lane.incarnation != message.incarnation
+        if lane is None or stale or self._ports.switches.stopped:
             return
         ports = self._ports
         assert self._lane_ports is not None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
@@ -39,26 +39,35 @@ PLAIN: Final = Variant("")
 VARIANTS: Final = (PLAIN, Variant("idempotent", idempotent=True), Variant("separate_attempt", separate_attempt=True))
 
 
+Script = Callable[["Load"], Awaitable[None]]
+
+
 class Load:
-    """The platform, and the people on it. Loop thread only. ``sent``: messages that people sent, all told."""
+    """The platform, and the people on it. Loop thread only.
+
+    ``script``: what the people do; when it ends, so does the source. ``sent``: messages that they sent, all told.
+    """
 
     platform = "bench"
     account = "bot"
     connected = True
     command_prefix = None
 
-    def __init__(self, variant: Variant) -> None:
+    def __init__(self, variant: Variant, script: Script | None = None) -> None:
         self.capabilities = Capabilities(replay="ack", idempotent_send=variant.idempotent)
-        self._inbox: asyncio.Future[Inbox] = asyncio.get_running_loop().create_future()
+        self._script = script
+        self._inbox: Inbox | None = None
+        self._listening = asyncio.Event()
         self._replied: dict[str, asyncio.Future[None]] = {}
         self.sent = 0
 
     # --- the adapter -----------------------------------------------------------------------------------
 
     async def run(self, inbox: Inbox) -> None:
-        """Lend the door to ``turns`` until cancelled."""
-        self._inbox.set_result(inbox)
-        await asyncio.Event().wait()
+        """Lend the door to ``turns``, until the script has ended or, without one, until cancelled."""
+        self._inbox = inbox
+        self._listening.set()
+        await (self._script(self) if self._script is not None else asyncio.Event().wait())
 
     def text_max(self, target: Target) -> int:
         """No limit."""
@@ -77,7 +86,9 @@ class Load:
 
     async def turns(self, lanes: int, each: int) -> float:
         """Have so many lanes hold so many turns each; seconds from the first message to the last reply."""
-        inbox = await self._inbox
+        await self._listening.wait()
+        inbox = self._inbox
+        assert inbox is not None
         begun = time.perf_counter()
         await asyncio.gather(*(self._converse(inbox, f"chat{lane}", each) for lane in range(lanes)))
         return time.perf_counter() - begun
@@ -106,17 +117,37 @@ async def product(path: Path, variant: Variant, store: Callable[[Path], SqliteSt
     """A gateway over the database at ``path``, embedded in the running loop. Raises what went wrong inside it."""
     load = Load(variant)
     errors: list[BaseException] = []
-    config = GatewayConfig(delivery=DeliveryConfig(separate_attempt=variant.separate_attempt))
-    gateway = Gateway(
-        answer,
-        config=config,
-        adapters=[load],
-        store=lambda: store(path),
-        on_error=lambda _, error: errors.append(error),
-    )
+    gateway = _gateway(path, variant, store, load, errors)
     async with gateway:
         # Message ids of an earlier run over the same file would be redeliveries.
         load.sent = gateway.balance()["accepted"]
         yield load
     if errors:
         raise errors[0]
+
+
+def serve(path: Path, variant: Variant, script: Script) -> None:
+    """A gateway that owns the process's loop, as ``seriatim serve`` does, until the script has ended."""
+    errors: list[BaseException] = []
+    gateway: Gateway
+
+    async def begin(load: Load) -> None:
+        load.sent = gateway.balance()["accepted"]
+        await script(load)
+
+    gateway = _gateway(path, variant, SqliteStore, Load(variant, begin), errors)
+    gateway.run()
+    if errors:
+        raise errors[0]
+
+
+def _gateway(
+    path: Path, variant: Variant, store: Callable[[Path], SqliteStore], load: Load, errors: list[BaseException]
+) -> Gateway:
+    return Gateway(
+        answer,
+        config=GatewayConfig(delivery=DeliveryConfig(separate_attempt=variant.separate_attempt)),
+        adapters=[load],
+        store=lambda: store(path),
+        on_error=lambda _, error: errors.append(error),
+    )

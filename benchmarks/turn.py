@@ -14,6 +14,9 @@ fsyncs_per_turn              fsync and fdatasync of state.db and its WAL, checkp
 bytes_per_turn               growth of the database file, the WAL checkpointed into it, at 64 lanes
 turns_vs_raw_floor_64        turns/s at 64 lanes over those of plain sqlite3 with the same rows, 64 turns a commit
 turns_vs_same_statements_64  the same over those of the very same statements in the same transactions
+embedded_turns_vs_raw_floor_64  as turns_vs_raw_floor_64, but embedded in a host's loop: the others are of a gateway
+                             that owns its process, as ``seriatim serve`` does, and has Python's cycle collector run
+                             less often
 beside_cpu_thread_64_vs_alone  turns/s beside a thread that computes in pure Python, over those without it
 core_us_per_plain_turn       CPU time of gate and rules alone, microseconds
 """
@@ -41,7 +44,7 @@ from attrs import frozen
 from benchmarks.core import core_us_per_plain_turn
 from benchmarks.counts import count_all
 from benchmarks.floors import Recording, record
-from benchmarks.load import PLAIN, VARIANTS, Variant, product
+from benchmarks.load import PLAIN, VARIANTS, Load, Variant, product, serve
 from seriatim.storage.sqlite import SqliteStore
 
 LANES: Final = 64
@@ -108,11 +111,12 @@ def _speeds(size: Size, folder: Path, variant: Variant) -> dict[str, Any]:
     place = folder / name
     place.mkdir()
     recording = asyncio.run(record(place, variant, LANES, size.each))
-    ours, raw, same = [], [], []
+    ours, embedded, raw, same = [], [], [], []
     rounds = size.rounds if variant is PLAIN else size.rounds_others
     for number in range(rounds):
         say(f"{name}: round {number + 1} of {rounds}")
         ours.append(_ours(recording, variant, size.each))
+        embedded.append(_ours(recording, variant, size.each, embedded=True))
         raw.append(recording.raw_floor())
         same.append(recording.same_statements())
     say(f"{name}: beside a busy thread")
@@ -124,6 +128,7 @@ def _speeds(size: Size, folder: Path, variant: Variant) -> dict[str, Any]:
     figures: dict[str, Any] = {
         "turns_vs_raw_floor_64": _ratio(raw, ours),
         "turns_vs_same_statements_64": _ratio(same, ours),
+        "embedded_turns_vs_raw_floor_64": _ratio(raw, embedded),
         "beside_cpu_thread_64_vs_alone": _ratio(alone, beside),
     }
     if variant is PLAIN:
@@ -132,17 +137,25 @@ def _speeds(size: Size, folder: Path, variant: Variant) -> dict[str, Any]:
     return figures
 
 
-def _ours(recording: Recording, variant: Variant, each: int) -> float:
+def _ours(recording: Recording, variant: Variant, each: int, *, embedded: bool = False) -> float:
     """Seconds per turn of the product, on a copy of the recording's base."""
     path = recording.base.with_name("ours.db")
     shutil.copyfile(recording.base, path)
+    took: list[float] = []
 
-    async def run() -> float:
+    async def script(load: Load) -> None:
+        await load.turns(LANES, 1)  # the lanes are read and live from here on
+        took.append(await load.turns(LANES, each) / (LANES * each))
+
+    async def embed() -> None:
         async with product(path, variant, SqliteStore) as load:
-            await load.turns(LANES, 1)  # the lanes are read and live from here on
-            return await load.turns(LANES, each) / (LANES * each)
+            await script(load)
 
-    return asyncio.run(run())
+    if embedded:
+        asyncio.run(embed())
+    else:
+        serve(path, variant, script)
+    return took[0]
 
 
 def _ratio(of: list[float], to: list[float]) -> float:

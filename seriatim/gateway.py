@@ -48,7 +48,7 @@ SEND_S_MAX = 60.0
 """A send that has not ended by then may or may not have arrived."""
 ADAPTER_RETRY_S = (1.0, 5.0, 30.0, 60.0)
 GC_THRESHOLD = 20_000
-"""Objects that wait for the cycle collector in a process of our own (Python's own figure is 700, from 3.13 on 2,000)."""
+"""Objects that wait for the cycle collector in a process of our own (Python's own: 700, from 3.13 on 2,000)."""
 SETTLE_S_MAX = 5.0
 """How long a stop waits for lazy events and owed replies after the drain."""
 
@@ -206,9 +206,10 @@ class Gateway:
             runtime.drain_timed_out(f"{reason}_timeout")
         assert self._runner is not None
         await self._runner.close(0.0 if clean else 1.0)
-        await self._wait_until(lambda: runtime.deliveries.pending == 0, SETTLE_S_MAX)
-        runtime.flush_lanes()
-        await self._wait_until(runtime.settled, SETTLE_S_MAX)
+        # What turns and commands still owe becomes durable, then leaves, then what came of it becomes durable.
+        await self._settle(runtime)
+        await self._wait_until(lambda: runtime.deliveries.pending == 0 or not self._connected(), SETTLE_S_MAX)
+        await self._settle(runtime)
         for task in self._tasks.values():
             task.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
@@ -221,6 +222,13 @@ class Gateway:
         self._state = "stopped"
         self._stopped_clean = clean
         return clean
+
+    async def _settle(self, runtime: Runtime) -> None:
+        runtime.flush_lanes()
+        await self._wait_until(runtime.settled, SETTLE_S_MAX)
+
+    def _connected(self) -> bool:
+        return any(adapter.connected for adapter in self.adapters)
 
     async def _wait_until(self, done: Callable[[], bool], seconds: float) -> bool:
         assert self._loop is not None

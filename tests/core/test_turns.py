@@ -281,15 +281,22 @@ def test_a_failure_told_twice_counts_once() -> None:
 
 
 def test_doubtful_attempts_are_bounded() -> None:
-    """At most three ambiguous sends per part; the recorded first attempt is one of them."""
-    for rules in (Rules(), Rules(separate_attempt=True)):
-        bench, delivery = owing(rules)
-        recorded = 0 if rules.separate_attempt else 1
-        for _ in range(5):
-            bench.tell(AttemptWanted(delivery, 0))
-        assert len(bench.all(SendPart)) + recorded == 3
-        assert bench.gate.durable.owed == {}
-        assert bench.all(DropDelivery)
+    """At most three ambiguous sends per part, where each attempt has a record of its own."""
+    bench, delivery = owing()
+    for _ in range(5):
+        bench.tell(AttemptWanted(delivery, 0))
+    assert len(bench.all(SendPart)) == 3
+    assert bench.gate.durable.owed == {}
+    assert bench.all(DropDelivery)
+
+
+def test_a_debt_that_counts_as_the_attempt_is_bounded_by_age() -> None:
+    """Its doubt may mean nothing but crashes before a send: attempts go on, each one marked."""
+    bench, delivery = owing(Rules())
+    for _ in range(5):
+        bench.tell(AttemptWanted(delivery, 0))
+    assert marks(bench) == [True] * 5
+    assert delivery in bench.gate.durable.owed
 
 
 def test_clean_refusals_are_not_counted() -> None:
