@@ -138,6 +138,8 @@ class _Ends:
             case "delivery/owed" if self._answering in self._found:
                 self._commands[self._answering] = "\n".join(data["parts"])
                 self._answering = ""
+            case _:
+                pass
 
     def _ended(
         self, ids: Iterable[str], outcome: Literal["answered", "merged", "dropped"], reason: str, *, by_turn: bool

@@ -126,6 +126,8 @@ def _check_session(ground: Ground, log: LogId, events: list[Event]) -> None:
             case "tool/result":
                 recorded = calls.pop(data["id"], None)
                 bad = recorded is None or (data.get("outcome") == "not started") is recorded
+            case _:
+                pass
         if bad:
             ground.complain(f"{event.type} at {event.seq} has no place there in {log}")
     if turn is not None:

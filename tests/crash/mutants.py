@@ -20,6 +20,7 @@ from seriatim import batch, commands, decide, gate, lane, queueing, recovery
 from seriatim.actors import delivery, runtime, steps, supervisor
 from seriatim.storage import sqlite
 from tests.crash.enumeration import FULL, Tally, enumerate_scenario
+from tests.crash.run import run
 from tests.crash.scenarios import SCENARIOS
 
 RUNS_MAX: Final = 300
@@ -206,18 +207,22 @@ def planted(mutant: Mutant) -> Iterator[None]:
 
 
 def caught_by(mutant: Mutant) -> tuple[str, int]:
-    """The first violation that gives the mutant away and the runs that it took; "" if none did."""
+    """The first violation that gives the mutant away and the runs that it took; "" if none did.
+
+    A run that goes wrong without the mutant too gives nothing away.
+    """
     runs = 0
-    with planted(mutant):
-        for name in mutant.scenarios:
-            scenario = next(scenario for scenario in SCENARIOS if scenario.name == name)
-            for seed in scenario.seeds:
+    for name in mutant.scenarios:
+        scenario = next(scenario for scenario in SCENARIOS if scenario.name == name)
+        for seed in scenario.seeds:
+            with planted(mutant):
                 tally: Tally = enumerate_scenario(scenario, seed, FULL, first_only=True)
-                runs += tally.runs
-                if tally.violations:
-                    return tally.violations[0].text, runs
-                if runs > RUNS_MAX:
-                    return "", runs
+            runs += tally.runs
+            for violation in tally.violations[:1]:
+                if not run(scenario, violation.plan, seed).wrong:
+                    return violation.text, runs
+            if runs > RUNS_MAX:
+                return "", runs
     return "", runs
 
 

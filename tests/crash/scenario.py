@@ -55,8 +55,7 @@ class Scenario:
 
     ``sends``: what the platform's next sends meet. ``strike``: the store's faults, with a counter that outlives
     crashes. ``storms``: fates, life by life, besides those taken from the trace. ``slow_writer``: the writer goes
-    last and short timers come first, so that commits hang in flight. ``seeds``: orders to try. ``turns_max``: how
-    many turns the clean run has at most.
+    last and short timers come first, so that commits hang in flight. ``seeds``: orders to try.
     """
 
     name: str
@@ -96,4 +95,5 @@ def agent(job: TurnJob) -> Script:
             return Script(NEVER)
         case "late":
             return Script(reply, on_cancel="answer", steps=(ScriptStep("let me", (ScriptCall("save", 1),)),))
-    return Script(reply, deltas=("re",))
+        case _:
+            return Script(reply, deltas=("re",))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from seriatim.commits import Commit, Durable, Outcome
 from seriatim.events import Event, LogId
-from seriatim.storage.contract import Store, StoreReader
+from seriatim.storage.contract import StoreReader
 from seriatim.storage.sqlite import SqliteStore
 
 
@@ -59,6 +59,8 @@ class Witness:
                     self.attempts.update((data["id"], part) for part in range(len(data["parts"])))
             case "delivery/attempt":
                 self.attempts[data["id"], data["part"]] += 1
+            case _:
+                pass
 
 
 def all_logs(reader: StoreReader) -> list[LogId]:
@@ -107,7 +109,3 @@ class WitnessedStore:
         for reader in self._readers:
             reader.close()
         self.inner.close()
-
-
-def _is_store(store: WitnessedStore) -> Store:
-    return store
