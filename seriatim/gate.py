@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from attrs import Factory, define
 
@@ -368,15 +368,16 @@ class Gate:
 
 def _size(message: Mail) -> int:
     """Roughly what the message adds to a commit, in bytes; the store has the exact bound."""
-    if isinstance(message, Inbound):
-        return message.size
-    if isinstance(message, TurnEnded):
-        return len(message.text or "")
-    if isinstance(message, StepOffered):
-        return len(message.text) + sum(_weight(call.args) for call in (*message.calls, *message.later))
-    if isinstance(message, ToolFinished):
-        return _weight(message.content)
-    return 0
+    measure = _SIZES.get(type(message))
+    return 0 if measure is None else measure(message)
+
+
+_SIZES: Final[dict[type[Any], Callable[[Any], int]]] = {
+    Inbound: lambda m: m.size,
+    TurnEnded: lambda m: len(m.text or ""),
+    StepOffered: lambda m: len(m.text) + sum(_weight(call.args) for call in (*m.calls, *m.later)),
+    ToolFinished: lambda m: _weight(m.content),
+}
 
 
 def _weight(content: Any, depth: int = 0) -> int:

@@ -113,8 +113,9 @@ class SessionSource:
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON data; fields at their default are left out, nothing else is lost."""
         data: dict[str, Any] = {"platform": self.platform.name, "chat_id": self.chat_id, "chat_type": self.chat_type}
-        texts = zip(_OPTIONAL_TEXTS, _optional_texts(self), strict=True)
-        data.update((name, value) for name, value in texts if value is not None)
+        for name, value in zip(_OPTIONAL_TEXTS, _optional_texts(self), strict=True):
+            if value is not None:
+                data[name] = value  # noqa: PERF403 - each message pays for it, and a generator costs twice
         if self.is_bot:
             data["is_bot"] = True
         if self.role_authorized:

@@ -39,8 +39,6 @@ STEPS_MAX = 20_000
 REDELIVERIES_MAX = 40
 HURRY_MS = 100.0
 
-logging.getLogger("seriatim").setLevel(logging.CRITICAL)  # crashes are what happens here
-
 
 class Life:
     """Made on the files that the life before left. ``run`` ends at rest, or where the process dies."""
@@ -98,6 +96,9 @@ class Life:
 
     def run(self) -> None:
         """Start, recover, and go on until nothing is left to do or the process is dead."""
+        log = logging.getLogger("seriatim")
+        level = log.level
+        log.setLevel(logging.CRITICAL)  # crashes are what happens here
         self.ground.platform._listening = True
         try:
             self._start()
@@ -108,6 +109,8 @@ class Life:
                     break
         except SimulatedCrash:
             assert self.points.dead
+        finally:
+            log.setLevel(level)
         self.ground.platform._listening = False
 
     def _start(self) -> None:
