@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 import shutil
 import tempfile
 import traceback
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
@@ -55,18 +52,6 @@ def _template() -> bytes:
         return path.read_bytes()
 
 
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Crashes are what happens here: nobody wants to read of each."""
-    logger = logging.getLogger("seriatim")
-    before = logger.level
-    logger.setLevel(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        logger.setLevel(before)
-
-
 def run(scenario: Scenario, plan: tuple[Fate, ...] = (), seed: int = 1) -> Trace:
     """Play ``scenario``; the life of each number meets the plan's fate of that number, later ones meet none.
 
@@ -74,7 +59,7 @@ def run(scenario: Scenario, plan: tuple[Fate, ...] = (), seed: int = 1) -> Trace
     """
     ground = Ground(scenario)
     trace = Trace(ground.wrong)
-    with _quiet(), tempfile.TemporaryDirectory(prefix="seriatim-crash-", dir=_folder()) as folder:
+    with tempfile.TemporaryDirectory(prefix="seriatim-crash-", dir=_folder()) as folder:
         path = Path(folder) / "0" / "state.db"
         path.parent.mkdir()
         path.write_bytes(_template())
