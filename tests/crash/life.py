@@ -57,6 +57,8 @@ class Life:
         """Of each point after a commit: the WAL's frames before and after it."""
         self.steps = 0
         self.receipts: list[Receipt] = []
+        self.durable: dict[str, int] = {}
+        """How far each log went by the word of the store of the life before."""
         self.errors: list[str] = []
         self._random = random.Random(seed)
         self._slow_writer = scenario.slow_writer
@@ -134,6 +136,9 @@ class Life:
         store = self._store = WitnessedStore(SqliteStore(self.path), self.witness)
         reader = store.reader()
         self.witness.read(reader)
+        for log, head in self.durable.items():
+            if self.witness.heads.get(log, 0) < head:
+                self.ground.complain(f"{log} had {head} durable events before the kill and has lost some")
         return FaultyStore(store, script=self._strike, before=self._before, after=self._after)
 
     def _take_opened(self, opened: Opened | BaseException) -> None:

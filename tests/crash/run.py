@@ -73,10 +73,12 @@ def run(scenario: Scenario, plan: tuple[Fate, ...] = (), seed: int = 1) -> Trace
 
 def _lives(ground: Ground, trace: Trace, path: Path, plan: tuple[Fate, ...], seed: int) -> None:
     start_ms = START_MS
+    durable: dict[str, int] = {}
     for number in range(LIVES_MAX):
         ground.life = number
         fate = plan[number] if number < len(plan) else Fate()
         life = Life(ground, path, fate, seed + number, start_ms)
+        life.durable = durable
         try:
             trace.labels.append(life.points.labels)
             trace.frames.append(life.frames)
@@ -93,6 +95,8 @@ def _lives(ground: Ground, trace: Trace, path: Path, plan: tuple[Fate, ...], see
                 return
             ground.deaths += 1
             path = Path(snapshot_files(path, path.parent.parent / str(number + 1), frames=fate.frames))
+            # A commit that was cut short had not been answered yet.
+            durable = life.witness.heads if fate.frames is None else {}
             start_ms = life.clock.now_ms() + RESTART_MS
         finally:
             life.close()
