@@ -34,10 +34,10 @@ from .schema import COLUMNS, EVENTS_PER_ROW, FORMAT, HOT, insert_sql, migrate
 from .sqlite_reader import SqliteReader
 from .staging import LogState, StagedCommit, StagedPart, Staging, is_name, stage
 
-_NO_HOT: Final = (None,) * len(HOT)
-_NO_ROW: Final = (None,) * len(COLUMNS)
+_NO_HOT: Final = (0,) * len(HOT)
+_NO_ROW: Final = (0,) * len(COLUMNS)
 _WIDTH: Final = 3 * EVENTS_PER_ROW
-_PADDING: Final = tuple([None] * n for n in range(_WIDTH + 1))
+_PADDING: Final = tuple([0] * n for n in range(_WIDTH + 1))
 _LOCKED: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL)
 _STATEMENTS_CACHED: Final = 32
 _ROWS_EXACT: Final = 8
@@ -262,16 +262,16 @@ class SqliteStore:
         rows = 0
         for staged in group:
             commit = staged.commit
-            key = commit.unique[0] if commit.unique else None
+            key: str | int = commit.unique[0] if commit.unique else 0
             last = len(staged.parts) - 1
             for number, part in enumerate(staged.parts):
-                extra = None
+                extra: str | int = 0
                 if part.header is not None or part.rare or (number == last and staged.bindings) or (
                     number == 0 and len(commit.unique) > 1
                 ):  # fmt: skip
                     extra = self._extra(staged, number, at)
                 rows += _add_rows(values, part, epoch, at, commit.id, number, key, extra)
-                key = None
+                key = 0
                 at += part.count
         size = _padded(rows)
         if size > self._rows_max >= rows:
@@ -421,8 +421,8 @@ def _add_rows(
     at: int,
     commit: str,
     number: int,
-    key: str | None,
-    extra: str | None,
+    key: str | int,
+    extra: str | int,
 ) -> int:
     """Append the rows of one part to ``values``; how many."""
     hot = part.hot
@@ -438,7 +438,7 @@ def _add_rows(
         values += columns
         values += _PADDING[_WIDTH - size]
         return 1
-    values += (epoch, part.number, part.first, at, part.count, part.crc, commit, number, key, None)
+    values += (epoch, part.number, part.first, at, part.count, part.crc, commit, number, key, 0)
     values += counts
     values += columns[:_WIDTH]
     rows = 1
@@ -446,8 +446,8 @@ def _add_rows(
         chunk = columns[start : start + _WIDTH]
         skipped = start // 3
         # Extras come last: they change event rows of the whole part.
-        late = extra if start + _WIDTH >= size else None
-        values += (epoch, part.number, part.first + skipped, at + skipped, None, None, None, None, None, late)
+        late = extra if start + _WIDTH >= size else 0
+        values += (epoch, part.number, part.first + skipped, at + skipped, 0, 0, 0, 0, 0, late)
         values += _NO_HOT
         values += chunk
         values += _PADDING[_WIDTH - len(chunk)]
