@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from itertools import chain as _chain
 from typing import Any, Final, NamedTuple
 from zlib import crc32
 
@@ -19,6 +20,13 @@ _TYPE_CHARS_MAX: Final = 200
 _TYPES_KNOWN_MAX: Final = 4096
 _types_known: set[str] = set()
 _INT: Final = {int}
+_STR: Final = {str}
+_DICT: Final = {dict}
+_PLAIN: Final = frozenset({str, int, float, bool, type(None), dict, list})
+_SHALLOW_MAX: Final = 6
+_SHALLOW_ITEMS_MAX: Final = 65_536
+_values: Final = dict.values
+flatten: Final = _chain.from_iterable
 _MARK: Final = "\0"
 _MARK_TEXT: Final = ',"\\u0000",'
 LINE: Final = "\n"
@@ -102,11 +110,81 @@ def encode_events(log: int, first: int, events: Sequence[Event]) -> tuple[list[A
             check_lossless(event.type, event.data)
             check_lossless(event.type, event.surface_op)
         raise  # pragma: no cover - one of the two checks has raised
-    columns: list[Any] = [None] * (3 * count)
+    return _interleave(kinds, times, texts), text, rare
+
+
+class Columns(NamedTuple):
+    """Events by column. ``flat``: type, time, data, type, ... as the database's rows want them."""
+
+    kinds: list[str]
+    times: list[int]
+    texts: list[str]
+    flat: list[Any]
+
+
+def encode_plain(events: Sequence[Event], seqs: list[int]) -> Columns | None:
+    """The columns of events of any number of parts; ``seqs`` is how they must be numbered.
+
+    None if anything about one is rare or wrong: ``encode_events`` then says what. Text that can't be UTF-8 is not
+    found here but by ``sum_text``.
+    """
+    kinds = [event.type for event in events]
+    times = [event.time for event in events]
+    datas = [event.data for event in events]
+    if (
+        not _types_known.issuperset(kinds)
+        or [event.seq for event in events] != seqs
+        or set(map(type, times)) != _INT
+        or min(times) < -SAFE_INTEGER_MAX
+        or max(times) > SAFE_INTEGER_MAX
+        or [
+            0
+            for event in events
+            if event.ignorable is not False or event.surface_op is not None or event.source_event_seqs is not None
+        ]
+        or set(map(type, datas)) != _DICT
+        or not (_are_shallow(datas) or all(map(is_plain, datas)))
+    ):
+        return None
+    texts = _encode_datas(datas)
+    return Columns(kinds, times, texts, _interleave(kinds, times, texts))
+
+
+def _are_shallow(datas: list[Data]) -> bool:
+    """Whether all are plain (see ``is_plain``) and of few levels: a dozen C loops per level, whatever their number.
+
+    False also means "too deep to say". Neither a nest nor a list that holds itself makes it do much for nothing.
+    """
+    dicts: list[Any] = datas
+    lists: list[Any] = []
+    for _ in range(_SHALLOW_MAX):
+        if not _STR.issuperset(map(type, flatten(dicts))):
+            return False
+        items = [*flatten(map(_values, dicts)), *flatten(lists)]
+        kinds = set(map(type, items))
+        if not kinds <= _PLAIN:
+            return False
+        if int in kinds:
+            numbers = [item for item in items if type(item) is int]
+            if min(numbers) < -SAFE_INTEGER_MAX or max(numbers) > SAFE_INTEGER_MAX:
+                return False
+        if float in kinds and not all(is_plain([item]) for item in items if type(item) is float):
+            return False
+        dicts = [item for item in items if type(item) is dict] if dict in kinds else []
+        lists = [item for item in items if type(item) is list] if list in kinds else []
+        if not dicts and not lists:
+            return True
+        if sum(map(len, dicts)) + sum(map(len, lists)) > _SHALLOW_ITEMS_MAX:
+            return False
+    return False
+
+
+def _interleave(kinds: list[str], times: list[int], texts: list[str]) -> list[Any]:
+    columns: list[Any] = [None] * (3 * len(kinds))
     columns[0::3] = kinds
     columns[1::3] = times
     columns[2::3] = texts
-    return columns, text, rare
+    return columns
 
 
 def _encode_datas(datas: list[Data]) -> list[str]:

@@ -30,14 +30,15 @@ from seriatim.limits import STORE_LOGS_CACHED_MAX
 
 from .encoding import chain_start, to_json
 from .files import connect_readonly, error_name, inspect_file, open_error
+from .plain import stage_plain
 from .schema import COLUMNS, EVENTS_PER_ROW, FORMAT, HOT, insert_sql, migrate
 from .sqlite_reader import SqliteReader
-from .staging import LogState, StagedCommit, StagedPart, Staging, is_name, stage
+from .staging import LogState, PlainGroup, StagedCommit, StagedPart, Staging, is_name, stage
 
-_NO_HOT: Final = (None,) * len(HOT)
-_NO_ROW: Final = (None,) * len(COLUMNS)
+_NO_HOT: Final = (0,) * len(HOT)
+_NO_ROW: Final = (0,) * len(COLUMNS)
 _WIDTH: Final = 3 * EVENTS_PER_ROW
-_PADDING: Final = tuple([None] * n for n in range(_WIDTH + 1))
+_PADDING: Final = tuple([0] * n for n in range(_WIDTH + 1))
 _LOCKED: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL)
 _STATEMENTS_CACHED: Final = 32
 _ROWS_EXACT: Final = 8
@@ -197,13 +198,17 @@ class SqliteStore:
     def _group(self, commits: Sequence[Commit]) -> list[Outcome]:
         count = 0
         try:
+            plain = stage_plain(commits, self._logs, self._fences)
+            if plain is not None:
+                count = len(commits)
+                return self._write(plain, self._next_log)
             self._prefetch(commits)
             staging = Staging(self._view_cached, self._fences, self._next_log)
             count = stage(staging, commits)
             refused = staging.refused()
             if refused:
                 staging.correct(*self._find(refused))
-            return self._write(staging)
+            return self._write(staging, staging.next_log)
         except sqlite3.IntegrityError as error:
             return self._group_exact(commits[:count], error)
         except sqlite3.Error as error:
@@ -225,7 +230,7 @@ class SqliteStore:
             staging = Staging(self._view, self._fences, self._next_log, ids, keys)
             for commit in commits:
                 staging.add(commit)
-            return self._write(staging)
+            return self._write(staging, staging.next_log)
         except sqlite3.IntegrityError as again:
             if len(commits) > 1:  # one of them carries a value that the tables don't take
                 return [outcome for c in commits for outcome in self._group_exact([c], error)]
@@ -234,8 +239,11 @@ class SqliteStore:
         except sqlite3.Error as again:
             return self._failed(commits, again)
 
-    def _write(self, staging: Staging) -> list[Outcome]:
-        """One SQL step for all that is staged. Raises sqlite3.IntegrityError; nothing is written then."""
+    def _write(self, staging: Staging | PlainGroup, next_log: int) -> list[Outcome]:
+        """One SQL step for all that is staged; ``next_log`` is the number of the next new log afterwards.
+
+        Raises sqlite3.IntegrityError; nothing is written then.
+        """
         if staging.staged:
             connection = self._connection
             assert connection is not None
@@ -248,7 +256,7 @@ class SqliteStore:
                     return staging.finish(StoreUnhealthyError("the database is locked by another program"))
                 self._poison([staged.commit for staged in staging.staged])
                 return staging.finish(error_name(error))
-            self._next_log = staging.next_log
+            self._next_log = next_log
             logs = self._logs
             logs.update(staging.logs)
             if len(logs) > STORE_LOGS_CACHED_MAX:
@@ -262,16 +270,16 @@ class SqliteStore:
         rows = 0
         for staged in group:
             commit = staged.commit
-            key = commit.unique[0] if commit.unique else None
+            key: str | int = commit.unique[0] if commit.unique else 0
             last = len(staged.parts) - 1
             for number, part in enumerate(staged.parts):
-                extra = None
+                extra: str | int = 0
                 if part.header is not None or part.rare or (number == last and staged.bindings) or (
                     number == 0 and len(commit.unique) > 1
                 ):  # fmt: skip
                     extra = self._extra(staged, number, at)
                 rows += _add_rows(values, part, epoch, at, commit.id, number, key, extra)
-                key = None
+                key = 0
                 at += part.count
         size = _padded(rows)
         if size > self._rows_max >= rows:
@@ -421,8 +429,8 @@ def _add_rows(
     at: int,
     commit: str,
     number: int,
-    key: str | None,
-    extra: str | None,
+    key: str | int,
+    extra: str | int,
 ) -> int:
     """Append the rows of one part to ``values``; how many."""
     hot = part.hot
@@ -438,7 +446,7 @@ def _add_rows(
         values += columns
         values += _PADDING[_WIDTH - size]
         return 1
-    values += (epoch, part.number, part.first, at, part.count, part.crc, commit, number, key, None)
+    values += (epoch, part.number, part.first, at, part.count, part.crc, commit, number, key, 0)
     values += counts
     values += columns[:_WIDTH]
     rows = 1
@@ -446,8 +454,8 @@ def _add_rows(
         chunk = columns[start : start + _WIDTH]
         skipped = start // 3
         # Extras come last: they change event rows of the whole part.
-        late = extra if start + _WIDTH >= size else None
-        values += (epoch, part.number, part.first + skipped, at + skipped, None, None, None, None, None, late)
+        late = extra if start + _WIDTH >= size else 0
+        values += (epoch, part.number, part.first + skipped, at + skipped, 0, 0, 0, 0, 0, late)
         values += _NO_HOT
         values += chunk
         values += _PADDING[_WIDTH - len(chunk)]

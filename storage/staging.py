@@ -8,7 +8,7 @@ Whether a key or id is already in the store is the backend's knowledge: it hands
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import attrs
 
@@ -65,7 +65,7 @@ class StagedPart:
     count: int
     crc: int
     columns: list[Any]
-    rare: list[Rare]
+    rare: Sequence[Rare]
     header: str | None
     hot: Hot | None
 
@@ -76,7 +76,24 @@ class StagedCommit:
 
     commit: Commit
     parts: list[StagedPart]
-    bindings: list[tuple[int, LogId | None]]
+    bindings: Sequence[tuple[int, LogId | None]]
+
+
+@attrs.define
+class PlainGroup:
+    """All commits of a group, staged at once (see ``plain``). ``logs``: what its logs are when it is durable."""
+
+    staged: list[StagedCommit]
+    logs: dict[LogId, LogState]
+
+    def finish(self, fate: StoreError | str | None) -> list[Outcome]:
+        """See ``Staging.finish``; nothing was refused."""
+        ids = [staged.commit.id for staged in self.staged]
+        if fate is None:
+            return list(map(Durable, ids))
+        if isinstance(fate, str):
+            return [Unknown(commit, fate) for commit in ids]
+        return [Refused(commit, fate) for commit in ids]
 
 
 View = Callable[[LogId, bool], LogState | None]
@@ -277,6 +294,16 @@ def is_name(text: object) -> bool:
         except UnicodeEncodeError:
             return False
     return True
+
+
+def are_names(texts: Sequence[object]) -> bool:
+    """``is_name`` of each, all at once where that is easy."""
+    if set(map(type, texts)) == {str}:
+        names = cast("Sequence[str]", texts)
+        joined = "".join(names)
+        if joined.isascii() and "\0" not in joined:
+            return min(map(len, names)) > 0 and max(map(len, names)) <= STORE_NAME_CHARS_MAX
+    return all(map(is_name, texts))
 
 
 def _check_shape(commit: Commit) -> None:
