@@ -10,8 +10,9 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
+import attrs
 from attrs import Factory, define, frozen
 
 from seriatim.actors.clockwork import signal_later
@@ -24,12 +25,17 @@ from seriatim.mail import AttemptWanted, Mail, PartAbandoned, PartFailed, PartSe
 from seriatim.model import Outbound, Target
 from seriatim.outbox import Channel, marked
 
+if TYPE_CHECKING:
+    from attrs import frozen as value
+else:
+    value = attrs.define
+
 RETRY_MS_MIN = 500
 RETRY_MS_MAX = 60_000
 DOWN_POLL_MS = 1_000
 
 
-@frozen
+@value
 class SendDone:
     """What came of one send. ``error`` None: the platform has it, under ``message_id`` if it said so."""
 
@@ -51,7 +57,7 @@ class Sender(Protocol):
         ...
 
 
-@frozen
+@value
 class TakeUp:
     """A lane owes a reply."""
 
