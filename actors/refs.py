@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, cast, overload
 
 import pykka
@@ -15,8 +16,9 @@ from .pooled import PooledActor
 
 if TYPE_CHECKING:
     from .contained import ContainedMailbox
+    from .dispatch import Dispatcher
 
-__all__ = ["Crash", "DeadLetter", "DeadReason", "Phase", "Ref"]
+__all__ = ["Crash", "DeadLetter", "DeadReason", "Phase", "Ref", "signal_all"]
 
 A = TypeVar("A", bound=PooledActor)
 Phase: TypeAlias = Literal["start", "receive", "stop"]
@@ -182,3 +184,27 @@ class Ref(pykka.ActorRef[A]):
     def pending(self) -> int:
         """How much mail waits; a snapshot."""
         return self._box.qsize()
+
+
+def signal_all(mail: Iterable[tuple[Ref[Any], Any]]) -> None:
+    """``signal`` for a group: all of it is in the mailboxes before the first of a dispatcher's actors is woken.
+
+    Waking a loop from another thread may hand it the GIL, and it would find the first message only.
+    """
+    woken: dict[Dispatcher, list[ContainedMailbox]] = {}
+    for ref, message in mail:
+        box = ref._box
+        if box.actor is None:
+            box.system.count_dead("signal")
+            continue
+        if box.urgent is NONE_OUT:
+            box.own_urgent()
+        box.urgent.append(message)
+        if box.idle.acquire(False):
+            woken.setdefault(box.dispatcher, []).append(box)
+    for dispatcher, boxes in woken.items():
+        try:
+            dispatcher.schedule(*boxes)
+        except DispatcherClosedError:
+            for box in boxes:
+                box.orphan(None)
