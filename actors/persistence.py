@@ -74,20 +74,18 @@ class CommitPort:
 class PersistenceActor(PooledActor):
     """Writes groups of commits. All of it runs on the pinned dispatcher's thread, the opening included.
 
-    ``open_store`` is called there, once. ``on_open`` and ``on_closed`` are called there too: the first with
-    the store or with the error that kept it from opening.
+    ``open_store`` is called there, once, and then ``on_open`` with the store, or with the error that kept it from
+    opening. The store is closed before the actor has stopped.
     """
 
     def __init__(
         self,
         open_store: Callable[[], Store],
         on_open: Callable[[Store | BaseException], None],
-        on_closed: Callable[[], None],
     ) -> None:
         super().__init__()
         self._open_store = open_store
         self._on_open = on_open
-        self._on_closed = on_closed
         self._store: Store | None = None
         self._waiting: list[tuple[Commit, Ref[Any]]] = []
         self.groups = 0
@@ -125,7 +123,6 @@ class PersistenceActor(PooledActor):
             if self._waiting:
                 self._write()
             self._store.close()
-            self._on_closed()
 
     def _write(self) -> None:
         waiting, self._waiting = self._waiting, []

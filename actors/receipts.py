@@ -75,7 +75,9 @@ class Receipt:
 
         The message is safe then all the same: the next start answers it.
         """
-        return await asyncio.shield(asyncio.wrap_future(self._future()))
+        future = asyncio.wrap_future(self._future())
+        future.add_done_callback(_heard)
+        return await asyncio.shield(future)
 
     def wait(self, timeout_s: float | None = None) -> End:
         """Block the calling thread until the terminal outcome; raises TimeoutError, GatewayClosedError."""
@@ -102,6 +104,12 @@ class Receipt:
 
 _waiter_guard = threading.Lock()
 """Between the loop that finishes a receipt and a thread that begins to wait for it."""
+
+
+def _heard(future: asyncio.Future[End]) -> None:
+    """Whoever waited may have given up: then nobody asks for the error, and that is no fault."""
+    if not future.cancelled():
+        future.exception()
 
 
 def _settle(waiter: Future[End], end: End | Exception) -> None:

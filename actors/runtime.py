@@ -117,14 +117,12 @@ class Runtime:
         self,
         open_store: Callable[[], Store],
         opened: Callable[[Opened | BaseException], None],
-        closed: Callable[[], None],
     ) -> None:
-        """Start the writer. ``opened`` and ``closed`` are called on the writer's thread."""
+        """Start the writer. ``opened`` is called on the writer's thread."""
         self._writer = self.system.start(
             PersistenceActor,
             open_store,
             partial(_opened, opened),
-            closed,
             dispatcher=self.dispatchers.writer,
             name="persistence",
         )
@@ -180,7 +178,9 @@ class Runtime:
     def recover(self, open_work: Sequence[tuple[LogId, Hot]]) -> None:
         """Make every lane with open work live, and nothing else."""
         for log, _ in open_work:
-            self._supervisor.signal(Awaken(log.removeprefix("lane:")))
+            key = log.removeprefix("lane:")
+            self.directory.starting.add(key)
+            self._supervisor.signal(Awaken(key))
 
     # --- the door --------------------------------------------------------------------------------------
 
@@ -203,7 +203,7 @@ class Runtime:
             if found is not None:
                 command, args = found
         by_receipt = not self.deliveries.serves(source.platform.name, event.account)
-        message = Inbound(inbox_id, _unique_key(event), event, len(event.text), command, args, by_receipt)
+        message = Inbound(inbox_id, _unique_key(event), event, len(event.text), command, args, by_receipt, prefix)
         try:
             self.directory.submit(key, message)
         except ActorError:
@@ -217,9 +217,9 @@ class Runtime:
         self.switches.draining = True
 
     @property
-    def busy(self) -> int:
-        """Turns that run and replies that are on their way."""
-        return self.slots.held + self.deliveries.pending
+    def busy(self) -> bool:
+        """Whether a turn runs or waits, a reply is on its way, or a lane is not at rest."""
+        return bool(self.slots.held or self.slots.waiting or self.deliveries.pending) or not self.directory.at_rest
 
     def drain_timed_out(self, reason: str) -> None:
         """Record in each lane whose turn runs on that it is to be resumed."""
@@ -231,8 +231,8 @@ class Runtime:
             ref.signal(Flush())
 
     def settled(self) -> bool:
-        """Whether no live lane has anything that is not durable."""
-        return all(gate.quiescent() for gate in self.directory.gates())
+        """Whether all that live lanes know is durable."""
+        return self.directory.at_rest
 
     def stop(self) -> Any:
         """Stop all actors, the writer last; a future that is set when they are gone."""
@@ -296,5 +296,8 @@ def _unique_key(event: MessageEvent) -> str:
     if event.message_id is None:
         return ""
     source = event.source
-    platform, account = escape_part(source.platform.name), escape_part(event.account)
-    return f"inbound:{platform}:{account}:{escape_part(source.chat_id)}:{escape_part(event.message_id)}"
+    # Platforms number messages within a chat, whatever thread they show it in. Where a chat has no id, its other
+    # side stands for it; a scope keeps equal ids apart, as it does for lanes.
+    chat = source.chat_id or f"user {source.user_id_alt or source.user_id or ''}"
+    parts = (source.platform.name, event.account, source.guild_id or "", chat, event.message_id)
+    return "inbound:" + ":".join(map(escape_part, parts))

@@ -24,7 +24,7 @@ from seriatim.adapters.registry import build
 from seriatim.adapters.terminal import TerminalAdapter
 from seriatim.config import AgentConfig, GatewayConfig
 from seriatim.configfile import load_config
-from seriatim.errors import ConfigError, CorruptionError, FormatUnsupportedError, HomeError, SeriatimError
+from seriatim.errors import ConfigError, HomeError, SeriatimError, StoreError
 from seriatim.gateway import Gateway
 from seriatim.storage.audit import Audit, audit
 from seriatim.storage.home import Home
@@ -43,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     try:
         code: int = arguments.command(arguments)
-    except (ConfigError, HomeError, FormatUnsupportedError, CorruptionError) as error:
+    except (ConfigError, HomeError, StoreError) as error:
         print(f"seriatim: {error}", file=sys.stderr)
         return 2
     except BrokenPipeError:

@@ -139,6 +139,8 @@ def _check_id(name: str, value: Any) -> None:
         raise InvalidInputError(name, f"text is needed, not {type(value).__name__}")
     if len(value) > ID_CHARS_MAX:
         raise InvalidInputError(name, f"longer than {ID_CHARS_MAX} characters")
+    if "\0" in value:
+        raise InvalidInputError(name, "holds a NUL")
     if not value.isascii() and mend_text(value)[1]:
         raise InvalidInputError(name, "holds a lone surrogate")
 

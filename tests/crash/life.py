@@ -114,7 +114,7 @@ class Life:
         self.ground.platform._listening = False
 
     def _start(self) -> None:
-        self.runtime.open(self._open_store, self._take_opened, lambda: None)
+        self.runtime.open(self._open_store, self._take_opened)
         while self._opened is None:
             self.dispatcher.step()
         assert self._store is not None
