@@ -13,7 +13,7 @@ from typing import Any
 from attrs import frozen
 
 from seriatim.actors.pooled import PooledActor
-from seriatim.actors.refs import Ref
+from seriatim.actors.refs import Ref, signal_all
 from seriatim.commits import Commit, Unknown
 from seriatim.events import LogId
 from seriatim.limits import GROUP_COMMITS_MAX
@@ -136,5 +136,4 @@ class PersistenceActor(PooledActor):
             outcomes = [Unknown(commit.id, type(error).__name__) for commit in commits]
         self.groups += 1
         self.commits += len(commits)
-        for (_, reply_to), outcome in zip(waiting, outcomes, strict=True):
-            reply_to.signal(outcome)
+        signal_all([(reply_to, outcome) for (_, reply_to), outcome in zip(waiting, outcomes, strict=True)])

@@ -25,7 +25,7 @@ from seriatim.actors.slots import TurnSlots
 from seriatim.actors.supervisor import Awaken, Directory, LaneCrashed, Route, SupervisorActor, SupervisorPorts
 from seriatim.actors.system import ActorSystem
 from seriatim.actors.turns import TurnRunner
-from seriatim.actors.warden import CacheWardenActor, Gone, Touched
+from seriatim.actors.warden import CacheWardenActor, Crowded, WarmLanes
 from seriatim.batch import Rules
 from seriatim.clock import Clock
 from seriatim.commands import parse_command
@@ -100,6 +100,7 @@ class Runtime:
         self.directory = Directory()
         self.slots = TurnSlots(settings.slots_max)
         self.switches = Switches()
+        self.warm = WarmLanes(settings.warm_max, self._on_crowded)
         self.system = ActorSystem(clock=clock, on_crash=self._on_crash, on_dead_letter=self._on_dead_letter)
         self._rng = rng
         self._on_error = on_error
@@ -151,13 +152,11 @@ class Runtime:
             fresh_id=self.ids.fresh,
             lane_ports=self._lane_ports,
             on_error=self._on_error,
-            gone=self._gone,
+            gone=self.warm.gone,
         )
         self._supervisor = self.system.start(SupervisorActor, ports, dispatcher=lanes, name="supervisor")
         self.directory.supervisor = self._supervisor
-        self._warden = self.system.start(
-            CacheWardenActor, self._supervisor, self.settings.warm_max, dispatcher=lanes, name="warden"
-        )
+        self._warden = self.system.start(CacheWardenActor, self._supervisor, self.warm, dispatcher=lanes, name="warden")
 
     def add_account(self, platform: str, account: str, sender: Sender) -> None:
         """Deliver through ``sender`` what is owed to this account."""
@@ -257,14 +256,11 @@ class Runtime:
             switches=self.switches,
             supervisor=supervisor,
             post=self.directory.post,
-            touched=self._touched,
+            touched=self.warm.touched,
         )
 
-    def _touched(self, key: str, bytes_: int) -> None:
-        self._warden.signal(Touched(key, bytes_))
-
-    def _gone(self, key: str) -> None:
-        self._warden.signal(Gone(key))
+    def _on_crowded(self) -> None:
+        self._warden.signal(Crowded())
 
     def _on_crash(self, crash: Crash) -> None:
         if crash.name.startswith("lane:"):

@@ -14,7 +14,7 @@ import os
 import random
 import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
@@ -334,9 +334,10 @@ class Gateway:
         runtime = self._live()
         if not isinstance(event, MessageEvent):
             raise InvalidInputError("event", f"a MessageEvent is needed, not {type(event).__name__}")
-        if asyncio.get_running_loop() is not self._loop:
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:
             raise WrongThreadError("accept belongs to the gateway's loop; use gateway.submit(event) from elsewhere")
-        future: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[Receipt] = loop.create_future()
         runtime.accept(event, prefix, partial(_resolve, future))
         return await future
 
@@ -439,9 +440,9 @@ class _Inbox:
         self._gateway = gateway
         self._prefix = prefix
 
-    async def accept(self, event: MessageEvent) -> Receipt:
+    def accept(self, event: MessageEvent) -> Coroutine[Any, Any, Receipt]:
         """See adapters.base.Inbox."""
-        return await self._gateway._accept(event, self._prefix)  # noqa: SLF001  (two halves of one door)
+        return self._gateway._accept(event, self._prefix)  # noqa: SLF001  (two halves of one door)
 
 
 class _AdapterSender:
@@ -455,27 +456,32 @@ class _AdapterSender:
         self._adapter = adapter
         self._loop = loop
         self._on_error = on_error
-        self._pending: dict[asyncio.Task[None], asyncio.TimerHandle] = {}
-        self._late: set[asyncio.Task[None]] = set()
+        self._pending: dict[asyncio.Task[SendDone], tuple[asyncio.TimerHandle, Callable[[SendDone], None]]] = {}
+        self._late: set[asyncio.Task[SendDone]] = set()
         able = adapter.capabilities
         self._channel = Channel(idempotent=able.idempotent_send, unit=able.text_unit, multiline=able.multiline)
 
-    def send(self, out: Outbound, done: Callable[[SendDone], None]) -> None:
-        """Begin to send; whatever happens, ``done`` hears of it, perhaps before this returns."""
-        task = begin(self._loop, self._send(out, done))
-        if not task.done():
-            self._pending[task] = self._loop.call_later(SEND_S_MAX, self._too_long, task)
-            task.add_done_callback(self._ended)
+    def send(self, out: Outbound, done: Callable[[SendDone], None]) -> SendDone | None:
+        """Begin to send; whatever happens, its end is returned now or told to ``done`` later."""
+        task = begin(self._loop, self._send(out))
+        if task.done():
+            return None if task.cancelled() else task.result()
+        self._pending[task] = (self._loop.call_later(SEND_S_MAX, self._too_long, task), done)
+        task.add_done_callback(self._ended)
+        return None
 
-    def _too_long(self, task: asyncio.Task[None]) -> None:
+    def _too_long(self, task: asyncio.Task[SendDone]) -> None:
         self._late.add(task)
         task.cancel()
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._pending.pop(task).cancel()
+    def _ended(self, task: asyncio.Task[SendDone]) -> None:
+        timer, done = self._pending.pop(task)
+        timer.cancel()
         self._late.discard(task)
+        if not task.cancelled():  # else the loop is being closed
+            done(task.result())
 
-    async def _send(self, out: Outbound, done: Callable[[SendDone], None]) -> None:
+    async def _send(self, out: Outbound) -> SendDone:
         message_id: str | None = None
         error: SendError | None = None
         try:
@@ -495,7 +501,7 @@ class _AdapterSender:
             # What an adapter's bug left behind nobody knows: the part may have arrived.
             self._on_error(f"send {self._adapter.account}", failed)
             error = SendError(type(failed).__name__, ambiguous=True)
-        done(SendDone(out.delivery, out.part, message_id, error))
+        return SendDone(out.delivery, out.part, message_id, error)
 
     def channel(self, target: Target) -> Channel:
         """The way to ``target`` as of now."""
