@@ -30,7 +30,7 @@ from seriatim.batch import Rules
 from seriatim.clock import Clock
 from seriatim.commands import parse_command
 from seriatim.commits import Hot
-from seriatim.errors import ActorError
+from seriatim.errors import ActorError, StoreUnhealthyError
 from seriatim.events import LogId
 from seriatim.keys import KeySettings, canonical_key, escape_part
 from seriatim.mail import DrainTimedOut, Inbound
@@ -106,6 +106,8 @@ class Runtime:
         self._on_error = on_error
         self._on_fatal = on_fatal
         self._at_once = at_once
+        self.store_trouble: str | None = None
+        """Why the store fails now; None while it works."""
         self._port: CommitPort | None = None
         self._writer: Ref[PersistenceActor]
         self._supervisor: Ref[SupervisorActor]
@@ -123,6 +125,7 @@ class Runtime:
             PersistenceActor,
             open_store,
             partial(_opened, opened),
+            self._on_trouble,
             dispatcher=self.dispatchers.writer,
             name="persistence",
         )
@@ -261,6 +264,14 @@ class Runtime:
 
     def _on_crowded(self) -> None:
         self._warden.signal(Crowded())
+
+    def _on_trouble(self, reason: str | None) -> None:
+        """On the writer's thread."""
+        self.store_trouble = reason
+        if reason is None:
+            _log.warning("the store works again")
+        else:
+            self._on_error("store", StoreUnhealthyError(f"{reason}; messages are refused or wait until it works again"))
 
     def _on_crash(self, crash: Crash) -> None:
         if crash.name.startswith("lane:"):

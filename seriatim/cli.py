@@ -79,14 +79,22 @@ def _config(arguments: argparse.Namespace) -> GatewayConfig:
 
 def _chat(arguments: argparse.Namespace) -> int:
     config = _config(arguments)
+    if sys.stdin is None or sys.stdout is None:
+        raise ConfigError("chat", "needs standard input and output; one of them is closed")
     agent = make_agent(config.agent)
 
     def introduce() -> None:
         if sys.stdin.isatty():
-            kept = Path(config.home).resolve()
-            print(f"{_introduction(config.agent)} The conversation is kept in {kept}. Ctrl-C or Ctrl-D ends the chat.")
+            print(
+                f"{_introduction(config.agent)} The conversation is kept in {Path(config.home).resolve()}.\n"
+                f"{config.commands.prefix}help tells the commands; Ctrl-C or Ctrl-D ends the chat."
+            )
 
-    return _run(Gateway(config=config, adapters=[TerminalAdapter()], **agent), introduce)
+    try:
+        return _run(Gateway(config=config, adapters=[TerminalAdapter()], **agent), introduce)
+    finally:
+        if sys.stdin.isatty() and sys.stdout.isatty():
+            print()  # the shell's prompt belongs on a line of its own
 
 
 def _serve(arguments: argparse.Namespace) -> int:

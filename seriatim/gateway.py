@@ -326,7 +326,9 @@ class Gateway:
     async def accept(self, event: MessageEvent) -> Receipt:
         """Take a message in; returns once it is durable, known already, or refused (see Receipt.outcome).
 
-        Cancelling the call doesn't take the message back. Raises GatewayClosedError, WrongThreadError.
+        While the store fails in a way that leaves open what it wrote, the call waits for the truth, because either
+        answer might be a lie. Cancelling the call doesn't take the message back. Raises GatewayClosedError,
+        WrongThreadError, InvalidInputError.
         """
         return await self._accept(event, self.config.commands.prefix)
 
@@ -409,6 +411,7 @@ class Gateway:
             }
         if runtime is not None:
             facts |= {
+                "store": runtime.store_trouble or "works",
                 "live_lanes": len(runtime.directory.live),
                 "turns_running": runtime.slots.held,
                 "turns_waiting": runtime.slots.waiting,

@@ -109,11 +109,6 @@ class DrainTimedOut:
     reason: str
 
 
-@frozen
-class Drain:
-    """The gateway is stopping: start no further turn."""
-
-
 Mail = (
     Inbound
     | Recover
@@ -127,8 +122,6 @@ Mail = (
     | PartFailed
     | PartAbandoned
     | DrainTimedOut
-    | Drain
 )
 
 LAZY = frozenset({PartSettled, PartFailed})
-REFUSABLE = frozenset({Inbound})

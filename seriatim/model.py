@@ -11,7 +11,7 @@ from typing import Any, Literal
 from attrs import field, frozen
 
 from seriatim.errors import InvalidInputError
-from seriatim.events import mend_text
+from seriatim.events import SAFE_INTEGER_MAX, mend_text
 from seriatim.limits import ID_CHARS_MAX, TEXT_BYTES_MAX
 
 
@@ -150,7 +150,8 @@ class MessageEvent:
     """One inbound message, as an adapter or a host hands it in.
 
     ``account``: which of the host's bot accounts received it. ``message_id``: the platform's id of the
-    message; with it, a redelivery is recognised for ever. ``received_at``: epoch ms, or None for now.
+    message; with it, a redelivery is recognised for ever. ``received_at``: epoch ms at which the
+    platform had it, kept with the message; None when it didn't say.
     ``internal``: made by the host itself (a wake), not by a person. Lone surrogates in ``text`` are
     replaced and the stored event says so (``text_mended``).
     """
