@@ -22,7 +22,7 @@ _types_known: set[str] = set()
 _INT: Final = {int}
 _STR: Final = {str}
 _DICT: Final = {dict}
-_PLAIN: Final = frozenset({str, int, float, bool, type(None), dict, list})
+_PLAIN: Final = frozenset({int, float, bool, type(None), dict, list})
 _SHALLOW_MAX: Final = 6
 _SHALLOW_ITEMS_MAX: Final = 65_536
 _values: Final = dict.values
@@ -160,7 +160,8 @@ def _are_shallow(datas: list[Data]) -> bool:
     for _ in range(_SHALLOW_MAX):
         if not _STR.issuperset(map(type, flatten(dicts))):
             return False
-        items = [*flatten(map(_values, dicts)), *flatten(lists)]
+        items = [item for item in flatten(map(_values, dicts)) if type(item) is not str]
+        items += [item for item in flatten(lists) if type(item) is not str]
         kinds = set(map(type, items))
         if not kinds <= _PLAIN:
             return False
@@ -213,6 +214,11 @@ def sum_text(
     """
     odd = [tuple(fields) for fields in rare] if rare else ""
     return f"{log} {first}\n{list(times)}\n{odd}\n{','.join(kinds)}\n{LINE.join(texts)}".encode()
+
+
+def sum_plain(log: int, first: int, kinds: list[str], times: list[str], texts: list[str]) -> bytes:
+    """``sum_text`` of events without rare fields. ``times`` are text already: a list's own repr is slow."""
+    return f"{log} {first}\n[{', '.join(times)}]\n\n{','.join(kinds)}\n{LINE.join(texts)}".encode()
 
 
 def decode_event(kind: str, seq: int, time: int, data: dict[str, Any], rare: Rare | None) -> Event:

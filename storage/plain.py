@@ -15,7 +15,7 @@ from seriatim.commits import Commit
 from seriatim.events import LogId
 from seriatim.limits import STORE_COMMIT_BYTES_MAX
 
-from .encoding import Columns, chain, encode_plain, flatten, sum_text
+from .encoding import Columns, chain, encode_plain, flatten, sum_plain
 from .staging import LogState, PlainGroup, StagedCommit, StagedPart, are_names
 
 PARTS_MAX = 2
@@ -81,7 +81,8 @@ def _encode(commits: Sequence[Commit], states: Sequence[LogState]) -> Columns | 
 
 def _cut(commits: Sequence[Commit], states: Sequence[LogState], columns: Columns) -> PlainGroup | None:
     """The columns, cut into parts and summed."""
-    kinds, times, texts, flat = columns
+    kinds, _, texts, flat = columns
+    times = list(map(repr, columns.times))
     logs: dict[LogId, LogState] = {}
     staged: list[StagedCommit] = []
     following = iter(states)
@@ -93,7 +94,7 @@ def _cut(commits: Sequence[Commit], states: Sequence[LogState], columns: Columns
             number, first, log, count = state.number, state.head, part.log, len(part.events)
             end = at + count
             try:
-                text = sum_text(number, first, kinds[at:end], times[at:end], texts[at:end], ())
+                text = sum_plain(number, first, kinds[at:end], times[at:end], texts[at:end])
             except UnicodeEncodeError:
                 return None
             size += len(text)
