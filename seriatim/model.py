@@ -177,6 +177,9 @@ class MessageEvent:
             _check_id("message_id", self.message_id)
         if self.reply_to_id is not None:
             _check_id("reply_to_id", self.reply_to_id)
+        at = self.received_at
+        if at is not None and (type(at) is not int or not 0 <= at <= SAFE_INTEGER_MAX):
+            raise InvalidInputError("received_at", "epoch milliseconds are needed")
 
 
 @frozen

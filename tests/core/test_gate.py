@@ -30,7 +30,7 @@ from seriatim.errors import (
     OwnershipLostError,
 )
 from seriatim.events import lane_log
-from seriatim.gate import LAZY_WINDOW_MS, Gate
+from seriatim.gate import LAZY_WINDOW_MS
 from seriatim.lane import hot
 from seriatim.limits import (
     COMMIT_BYTES_MAX,
