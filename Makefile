@@ -7,12 +7,12 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq
 PYTHON ?=
 SUITABLE = import sys, ensurepip; sys.exit(sys.version_info < (3, 11))
 
-.PHONY: help run test test-all check format servers clean
+.PHONY: help run test test-fast check format servers clean
 
 help:
 	@echo 'make run      talk to the gateway in this terminal (arguments: ARGS="--home DIR")'
-	@echo 'make test     the fast tests (arguments: ARGS="-k name")'
-	@echo 'make test-all the slow ones too'
+	@echo 'make test     all tests (arguments: ARGS="-k name")'
+	@echo 'make test-fast without the slow ones'
 	@echo 'make check    linter, formatter, types twice, layers'
 	@echo 'make format   put the code into its form'
 	@echo 'make clean    remove what these targets made; never the state home'
@@ -21,10 +21,10 @@ run: $(VENV)/.made
 	@exec $(BIN)/python -m seriatim chat $(ARGS)
 
 test: $(VENV)/.made-test servers
-	$(BIN)/python -m pytest -m "not slow" $(ARGS)
-
-test-all: $(VENV)/.made-test servers
 	$(BIN)/python -m pytest $(ARGS)
+
+test-fast: $(VENV)/.made-test servers
+	$(BIN)/python -m pytest -m "not slow" $(ARGS)
 
 check: $(VENV)/.made-check
 	$(BIN)/ruff check .
