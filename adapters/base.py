@@ -6,6 +6,7 @@ replies belong to the runtime. Everything here runs on the gateway's event loop.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from typing import Literal, Protocol
 
 from attrs import frozen
@@ -51,7 +52,7 @@ class AcceptReceipt(Protocol):
 class Inbox(Protocol):
     """The runtime's door, handed to ``Adapter.run``."""
 
-    async def accept(self, event: MessageEvent) -> AcceptReceipt:
+    def accept(self, event: MessageEvent) -> Awaitable[AcceptReceipt]:
         """Return once the message is durable (or refused, or known already). Raises InvalidInputError."""
         ...
 
