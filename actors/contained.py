@@ -21,7 +21,7 @@ from seriatim.errors import ActorDeadError, ActorError, BlockingAskError, Dispat
 
 from .dispatch import Dispatcher
 from .futures import PooledFuture
-from .mailbox import NONE_OUT, Ask, Mailbox, StopFlag, take
+from .mailbox import NONE_OUT, Ask, Mailbox, StopFlag, running, take
 from .pooled import PooledActor
 from .refs import Crash, DeadReason, Phase, Ref
 
@@ -30,6 +30,7 @@ __all__ = ["ContainedMailbox", "Keeper"]
 logger = logging.getLogger("seriatim.actors")
 
 UNBOUNDED = 1 << 62  # more than a list can hold
+FEW = 4  # so many are taken out one by one: cheaper than moving the list
 CLOSED = -1  # a room that is always full: bound and death are one comparison on the sender's path
 
 
@@ -64,15 +65,8 @@ class Stop:
         self.done = done
 
 
-class Empty:
-    """Says that no mail waits: unlike None, no message."""
-
-    __slots__ = ()
-
-
-EMPTY = Empty()
 PROXIED = frozenset({messages.ProxyCall, messages.ProxyGetAttr, messages.ProxySetAttr})
-SPECIAL = PROXIED | {Ask, Stop, Empty, messages._ActorStop}  # looked at; any other message goes straight to on_receive
+SPECIAL = PROXIED | {Ask, Stop, messages._ActorStop}  # looked at; any other message goes straight to on_receive
 
 
 class ContainedMailbox(Mailbox):
@@ -163,7 +157,7 @@ class ContainedMailbox(Mailbox):
                 phase = "receive"
                 envelopes_max -= 1
             receive = actor.on_receive
-            while envelopes_max > 0:
+            while envelopes_max > 0 and (self.urgent or self.fresh or self.out or self.urgent_out):
                 envelopes_max -= 1
                 item = self._next()
                 kind = item.__class__
@@ -171,8 +165,6 @@ class ContainedMailbox(Mailbox):
                     receive(item)
                 elif kind is Ask or kind in PROXIED:
                     _answer(actor, item)
-                elif item is EMPTY:
-                    break
                 else:
                     phase = "stop"
                     self._stop(actor, item)
@@ -184,20 +176,34 @@ class ContainedMailbox(Mailbox):
         except BaseException as error:
             self._crash(actor, error, item, phase)
             return False
-        return not self.empty()
+        return bool(self.fresh or self.urgent or self.out or self.urgent_out)
+
+    def interject(self, message: Any) -> None:
+        """Serve one message inside another actor's activation. Our thread; the caller has just taken ``idle``."""
+        actor, outer = self.actor, running.box
+        running.box = self
+        try:
+            actor.on_receive(message)
+        except BaseException as error:
+            self._crash(actor, error, message, "receive")
+        finally:
+            running.box = outer
+            self._rest_or_wake()
 
     def _next(self) -> Any:
-        """Take the next message out, runtime mail first; EMPTY if there is none."""
+        """Take the next message out, runtime mail first; there is one."""
         if self.urgent_out:
             return self.urgent_out.pop()
         if self.urgent:
+            if len(self.urgent) < FEW:
+                return self.urgent.pop(0)
             self.urgent_out = take(self.urgent)
             return self.urgent_out.pop()
-        if not self.out:
-            if not self.fresh:
-                return EMPTY
-            self.out = take(self.fresh)
         self.taken += 1
+        if not self.out:
+            if len(self.fresh) < FEW:
+                return self.fresh.pop(0)
+            self.out = take(self.fresh)
         return self.out.pop()
 
     def peek(self) -> tuple[Phase | None, Any, bool]:
@@ -219,7 +225,7 @@ class ContainedMailbox(Mailbox):
     def kill(self, error: BaseException) -> None:
         """In place of an activation: the actor dies of *error* as it begins its next envelope. For the simulation."""
         phase = self.peek()[0] or "receive"
-        item = None if phase == "start" else self._next()
+        item = None if phase == "start" or self.empty() else self._next()
         if phase == "stop":
             self._settle_marks([item])
             item = None

@@ -10,8 +10,9 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
+import attrs
 from attrs import Factory, define, frozen
 
 from seriatim.actors.clockwork import signal_later
@@ -24,12 +25,17 @@ from seriatim.mail import AttemptWanted, Mail, PartAbandoned, PartFailed, PartSe
 from seriatim.model import Outbound, Target
 from seriatim.outbox import Channel, marked
 
+if TYPE_CHECKING:
+    from attrs import frozen as value
+else:
+    value = attrs.define
+
 RETRY_MS_MIN = 500
 RETRY_MS_MAX = 60_000
 DOWN_POLL_MS = 1_000
 
 
-@frozen
+@value
 class SendDone:
     """What came of one send. ``error`` None: the platform has it, under ``message_id`` if it said so."""
 
@@ -42,8 +48,8 @@ class SendDone:
 class Sender(Protocol):
     """The port to one account's adapter. Called on the loop's thread; returns at once."""
 
-    def send(self, out: Outbound, done: Callable[[SendDone], None]) -> None:
-        """Begin to send; call ``done`` once, on any thread."""
+    def send(self, out: Outbound, done: Callable[[SendDone], None]) -> SendDone | None:
+        """Begin to send. What came of it is returned if it is known by then, else told to ``done``, on any thread."""
         ...
 
     def channel(self, target: Target) -> Channel:
@@ -51,7 +57,7 @@ class Sender(Protocol):
         ...
 
 
-@frozen
+@value
 class TakeUp:
     """A lane owes a reply."""
 
@@ -241,7 +247,13 @@ class DeliveryActor(PooledActor):
             f"{effect.delivery}.{part}",
             attempt,
         )
-        self._sender.send(out, self._sent)
+        done = self._sender.send(out, self._sent)
+        if done is None:
+            return
+        if len(job.due) == 1 and len(self._chats[_chat_of(effect.target)].jobs) == 1:
+            self._done(done)
+        else:
+            self.own_ref.signal(done)  # many parts sent in one go would hold everybody else up
 
     def _sent(self, done: SendDone) -> None:
         """What the sender calls, on whichever thread."""
@@ -295,6 +307,7 @@ def _chat_of(target: Target) -> str:
 class Deliveries:
     """Which delivery serves which account: how lanes reach them. Loop thread only.
 
+    A delivery that rests is served at once, inside the lane's activation.
     A debt to an account that isn't there now stays in the ledger until a start at which it is.
     """
 
@@ -324,22 +337,22 @@ class Deliveries:
         found = self._accounts.get((effect.target.platform, effect.target.account))
         if found is not None:
             self._open.add(effect.delivery)
-            found[0].signal(TakeUp(lane, effect))
+            found[0].hand(TakeUp(lane, effect))
 
     def owes(self, lane: str, effect: Owes) -> None:
         """Tell every delivery what a lane owes in all."""
         for ref, _ in self._accounts.values():
-            ref.signal(Debts(lane, effect))
+            ref.hand(Debts(lane, effect))
 
     def tell(self, target: Target | None, effect: SendPart | DropDelivery) -> None:
         """Pass an effect to the target's delivery; to all of them where the target is unknown."""
         if target is None:
             for ref, _ in self._accounts.values():
-                ref.signal(effect)
+                ref.hand(effect)
             return
         found = self._accounts.get((target.platform, target.account))
         if found is not None:
-            found[0].signal(effect)
+            found[0].hand(effect)
 
     def channel(self, target: Target) -> Channel:
         """The way to ``target`` as of now."""

@@ -48,11 +48,11 @@ class Dispatcher(Protocol):
 
     name: str
 
-    def schedule(self, mailbox: Runnable, /) -> None:
-        """Run *mailbox* soon. The caller holds its ``idle`` flag, so it is queued at most once.
+    def schedule(self, *mailboxes: Runnable) -> None:
+        """Run *mailboxes* soon. The caller holds their ``idle`` flags, so each is queued at most once.
 
         Raises:
-            DispatcherClosedError: it will never run.
+            DispatcherClosedError: none of them will ever run.
         """
         ...
 
@@ -107,13 +107,14 @@ class PoolDispatcher:
         self._blocked = 0
         self._closed = False
 
-    def schedule(self, mailbox: Runnable, /) -> None:
+    def schedule(self, *mailboxes: Runnable) -> None:
         """Queue for whichever worker is free. Any thread."""
         if not self._threads:
             self._start_workers()
         if self._closed:
             raise DispatcherClosedError(f"dispatcher {self.name!r} is closed")
-        self._put(mailbox)
+        for mailbox in mailboxes:
+            self._put(mailbox)
 
     def before_wait(self, future: PooledFuture[Any], /) -> None:
         """Nothing to do: the workers go on."""
@@ -254,11 +255,11 @@ class LoopDispatcher:
         self._skip_next = YIELDS_SKIPPED_MIN
         self.passes = self.activations = self.handoffs = self.slow_yields = 0
 
-    def schedule(self, mailbox: Runnable, /) -> None:
+    def schedule(self, *mailboxes: Runnable) -> None:
         """Queue for the next pass, or the one that is running. Any thread."""
         if self._closed:
             raise DispatcherClosedError(f"dispatcher {self.name!r} is closed")
-        self._ready.append(mailbox)
+        self._ready.extend(mailboxes)
         if self._resting.acquire(False):
             try:
                 self._arm()

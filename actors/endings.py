@@ -20,6 +20,8 @@ def completed(job: TurnJob, result: Any) -> TurnEnded:
 
     An empty reply is silence. Raises InvalidInputError for anything else, ReplyTooLargeError.
     """
+    if type(result) is str and not result.isspace() and result:
+        return TurnEnded(job.number, job.generation, "completed", checked_text(result))
     if result is None:
         result = Silence("none")
     elif isinstance(result, str):

@@ -167,7 +167,8 @@ class Mailbox:
             return True
         self.idle.release()
         # A sender may have appended after our last look and found the flag still held: look once more.
-        return not self.empty() and self.idle.acquire(False)
+        waits = self.fresh or self.urgent or self.out or self.urgent_out
+        return bool(waits) and self.idle.acquire(False)
 
     def _rest_or_wake(self) -> None:
         self.idle.release()

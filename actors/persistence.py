@@ -7,14 +7,15 @@ lingering, and answers each lane by runtime mail.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from attrs import frozen
 
 from seriatim.actors.pooled import PooledActor
-from seriatim.actors.refs import Ref
-from seriatim.commits import Commit, Unknown
+from seriatim.actors.refs import Ref, signal_all
+from seriatim.commits import Commit, Durable, Outcome, Unknown
+from seriatim.errors import StoreUnhealthyError
 from seriatim.events import LogId
 from seriatim.limits import GROUP_COMMITS_MAX
 from seriatim.storage.contract import Store
@@ -74,20 +75,22 @@ class CommitPort:
 class PersistenceActor(PooledActor):
     """Writes groups of commits. All of it runs on the pinned dispatcher's thread, the opening included.
 
-    ``open_store`` is called there, once. ``on_open`` and ``on_closed`` are called there too: the first with
-    the store or with the error that kept it from opening.
+    ``on_trouble`` is called there when the store begins to fail, with the reason, and with None when it works again.
+    ``open_store`` is called there, once, and then ``on_open`` with the store, or with the error that kept it from
+    opening. The store is closed before the actor has stopped.
     """
 
     def __init__(
         self,
         open_store: Callable[[], Store],
         on_open: Callable[[Store | BaseException], None],
-        on_closed: Callable[[], None],
+        on_trouble: Callable[[str | None], None],
     ) -> None:
         super().__init__()
         self._open_store = open_store
         self._on_open = on_open
-        self._on_closed = on_closed
+        self._on_trouble = on_trouble
+        self._trouble: str | None = None
         self._store: Store | None = None
         self._waiting: list[tuple[Commit, Ref[Any]]] = []
         self.groups = 0
@@ -125,7 +128,6 @@ class PersistenceActor(PooledActor):
             if self._waiting:
                 self._write()
             self._store.close()
-            self._on_closed()
 
     def _write(self) -> None:
         waiting, self._waiting = self._waiting, []
@@ -139,5 +141,20 @@ class PersistenceActor(PooledActor):
             outcomes = [Unknown(commit.id, type(error).__name__) for commit in commits]
         self.groups += 1
         self.commits += len(commits)
-        for (_, reply_to), outcome in zip(waiting, outcomes, strict=True):
-            reply_to.signal(outcome)
+        self._judge(outcomes)
+        signal_all([(reply_to, outcome) for (_, reply_to), outcome in zip(waiting, outcomes, strict=True)])
+
+    def _judge(self, outcomes: Sequence[Outcome]) -> None:
+        """Tell when the medium begins to refuse, and when it works again: lanes only back off and offer again."""
+        trouble = self._trouble
+        for outcome in outcomes:
+            kind = type(outcome)
+            if kind is Durable:
+                trouble = None
+            elif kind is Unknown:
+                trouble = outcome.reason  # type: ignore[union-attr]
+            elif isinstance(outcome.error, StoreUnhealthyError):  # type: ignore[union-attr]
+                trouble = str(outcome.error)  # type: ignore[union-attr]
+        if (trouble is None) is not (self._trouble is None):
+            self._on_trouble(trouble)
+        self._trouble = trouble

@@ -12,18 +12,23 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from attrs import frozen
+import attrs
 
-from seriatim.effects import Ack, AckDuplicate, Finished, Nack
+from seriatim.effects import Ack, AckDuplicate, Finished
 from seriatim.errors import GatewayClosedError
 from seriatim.model import AcceptOutcome
+
+if TYPE_CHECKING:
+    from attrs import frozen as value
+else:
+    value = attrs.define
 
 _log = logging.getLogger("seriatim.receipts")
 
 
-@frozen
+@value
 class End:
     """A message's terminal outcome. ``text``: the reply, None for silence or where there is none.
 
@@ -70,7 +75,9 @@ class Receipt:
 
         The message is safe then all the same: the next start answers it.
         """
-        return await asyncio.shield(asyncio.wrap_future(self._future()))
+        future = asyncio.wrap_future(self._future())
+        future.add_done_callback(_heard)
+        return await asyncio.shield(future)
 
     def wait(self, timeout_s: float | None = None) -> End:
         """Block the calling thread until the terminal outcome; raises TimeoutError, GatewayClosedError."""
@@ -97,6 +104,12 @@ class Receipt:
 
 _waiter_guard = threading.Lock()
 """Between the loop that finishes a receipt and a thread that begins to wait for it."""
+
+
+def _heard(future: asyncio.Future[End]) -> None:
+    """Whoever waited may have given up: then nobody asks for the error, and that is no fault."""
+    if not future.cancelled():
+        future.exception()
 
 
 def _settle(waiter: Future[End], end: End | Exception) -> None:
@@ -128,17 +141,24 @@ class Receipts:
         self._accepting[inbox_id] = (receipt, settled)
         return receipt
 
-    def take(self, effect: Ack | Nack | AckDuplicate | Finished) -> None:
-        """Feed one effect of a lane."""
-        kind = type(effect)
-        if kind is Ack:
-            self._accept(effect)  # type: ignore[arg-type]
-        elif kind is Finished:
-            self._finish(effect)  # type: ignore[arg-type]
-        elif kind is Nack:
-            self.refuse(effect.id, effect.reason)  # type: ignore[union-attr]
-        else:
-            self._settle(effect.id, "duplicate", End("duplicate", None, "accepted before"))
+    def accepted(self, effect: Ack) -> None:
+        """The message is durable."""
+        pending = self._accepting.get(effect.id)
+        if pending is not None:
+            receipt = pending[0]
+            receipt.session_id = effect.session or None
+            receipt.position = effect.position
+            self._settle(effect.id, effect.outcome, None)
+
+    def duplicate(self, effect: AckDuplicate) -> None:
+        """It was durable before."""
+        self._settle(effect.id, "duplicate", End("duplicate", None, "accepted before"))
+
+    def finished(self, effect: Finished) -> None:
+        """It has its terminal outcome."""
+        receipt = self._open.pop(effect.id, None)
+        if receipt is not None:
+            receipt._finish(End(effect.outcome, effect.text, effect.reason))
 
     def refuse(self, inbox_id: str, reason: str) -> None:
         """The message was not accepted."""
@@ -170,19 +190,6 @@ class Receipts:
         for receipt in self._open.values():
             receipt._finish(error)
         self._open.clear()
-
-    def _accept(self, effect: Ack) -> None:
-        pending = self._accepting.get(effect.id)
-        if pending is not None:
-            receipt = pending[0]
-            receipt.session_id = effect.session or None
-            receipt.position = effect.position
-            self._settle(effect.id, effect.outcome, None)
-
-    def _finish(self, effect: Finished) -> None:
-        receipt = self._open.pop(effect.id, None)
-        if receipt is not None:
-            receipt._finish(End(effect.outcome, effect.text, effect.reason))
 
     def _settle(self, inbox_id: str, outcome: AcceptOutcome, end: End | None) -> None:
         pending = self._accepting.pop(inbox_id, None)

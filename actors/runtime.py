@@ -25,12 +25,12 @@ from seriatim.actors.slots import TurnSlots
 from seriatim.actors.supervisor import Awaken, Directory, LaneCrashed, Route, SupervisorActor, SupervisorPorts
 from seriatim.actors.system import ActorSystem
 from seriatim.actors.turns import TurnRunner
-from seriatim.actors.warden import CacheWardenActor, Gone, Touched
+from seriatim.actors.warden import CacheWardenActor, Crowded, WarmLanes
 from seriatim.batch import Rules
 from seriatim.clock import Clock
 from seriatim.commands import parse_command
 from seriatim.commits import Hot
-from seriatim.errors import ActorError
+from seriatim.errors import ActorError, StoreUnhealthyError
 from seriatim.events import LogId
 from seriatim.keys import KeySettings, canonical_key, escape_part
 from seriatim.mail import DrainTimedOut, Inbound
@@ -100,11 +100,14 @@ class Runtime:
         self.directory = Directory()
         self.slots = TurnSlots(settings.slots_max)
         self.switches = Switches()
+        self.warm = WarmLanes(settings.warm_max, self._on_crowded)
         self.system = ActorSystem(clock=clock, on_crash=self._on_crash, on_dead_letter=self._on_dead_letter)
         self._rng = rng
         self._on_error = on_error
         self._on_fatal = on_fatal
         self._at_once = at_once
+        self.store_trouble: str | None = None
+        """Why the store fails now; None while it works."""
         self._port: CommitPort | None = None
         self._writer: Ref[PersistenceActor]
         self._supervisor: Ref[SupervisorActor]
@@ -116,14 +119,13 @@ class Runtime:
         self,
         open_store: Callable[[], Store],
         opened: Callable[[Opened | BaseException], None],
-        closed: Callable[[], None],
     ) -> None:
-        """Start the writer. ``opened`` and ``closed`` are called on the writer's thread."""
+        """Start the writer. ``opened`` is called on the writer's thread."""
         self._writer = self.system.start(
             PersistenceActor,
             open_store,
             partial(_opened, opened),
-            closed,
+            self._on_trouble,
             dispatcher=self.dispatchers.writer,
             name="persistence",
         )
@@ -153,13 +155,11 @@ class Runtime:
             fresh_id=self.ids.fresh,
             lane_ports=self._lane_ports,
             on_error=self._on_error,
-            gone=self._gone,
+            gone=self.warm.gone,
         )
         self._supervisor = self.system.start(SupervisorActor, ports, dispatcher=lanes, name="supervisor")
         self.directory.supervisor = self._supervisor
-        self._warden = self.system.start(
-            CacheWardenActor, self._supervisor, self.settings.warm_max, dispatcher=lanes, name="warden"
-        )
+        self._warden = self.system.start(CacheWardenActor, self._supervisor, self.warm, dispatcher=lanes, name="warden")
 
     def add_account(self, platform: str, account: str, sender: Sender) -> None:
         """Deliver through ``sender`` what is owed to this account."""
@@ -181,7 +181,9 @@ class Runtime:
     def recover(self, open_work: Sequence[tuple[LogId, Hot]]) -> None:
         """Make every lane with open work live, and nothing else."""
         for log, _ in open_work:
-            self._supervisor.signal(Awaken(log.removeprefix("lane:")))
+            key = log.removeprefix("lane:")
+            self.directory.starting.add(key)
+            self._supervisor.signal(Awaken(key))
 
     # --- the door --------------------------------------------------------------------------------------
 
@@ -204,7 +206,7 @@ class Runtime:
             if found is not None:
                 command, args = found
         by_receipt = not self.deliveries.serves(source.platform.name, event.account)
-        message = Inbound(inbox_id, _unique_key(event), event, len(event.text), command, args, by_receipt)
+        message = Inbound(inbox_id, _unique_key(event), event, len(event.text), command, args, by_receipt, prefix)
         try:
             self.directory.submit(key, message)
         except ActorError:
@@ -218,9 +220,9 @@ class Runtime:
         self.switches.draining = True
 
     @property
-    def busy(self) -> int:
-        """Turns that run and replies that are on their way."""
-        return self.slots.held + self.deliveries.pending
+    def busy(self) -> bool:
+        """Whether a turn runs or waits, a reply is on its way, or a lane is not at rest."""
+        return bool(self.slots.held or self.slots.waiting or self.deliveries.pending) or not self.directory.at_rest
 
     def drain_timed_out(self, reason: str) -> None:
         """Record in each lane whose turn runs on that it is to be resumed."""
@@ -232,8 +234,8 @@ class Runtime:
             ref.signal(Flush())
 
     def settled(self) -> bool:
-        """Whether no live lane has anything that is not durable."""
-        return all(gate.quiescent() for gate in self.directory.gates())
+        """Whether all that live lanes know is durable."""
+        return self.directory.at_rest
 
     def stop(self) -> Any:
         """Stop all actors, the writer last; a future that is set when they are gone."""
@@ -257,14 +259,19 @@ class Runtime:
             switches=self.switches,
             supervisor=supervisor,
             post=self.directory.post,
-            touched=self._touched,
+            touched=self.warm.touched,
         )
 
-    def _touched(self, key: str, bytes_: int) -> None:
-        self._warden.signal(Touched(key, bytes_))
+    def _on_crowded(self) -> None:
+        self._warden.signal(Crowded())
 
-    def _gone(self, key: str) -> None:
-        self._warden.signal(Gone(key))
+    def _on_trouble(self, reason: str | None) -> None:
+        """On the writer's thread."""
+        self.store_trouble = reason
+        if reason is None:
+            _log.warning("the store works again")
+        else:
+            self._on_error("store", StoreUnhealthyError(f"{reason}; messages are refused or wait until it works again"))
 
     def _on_crash(self, crash: Crash) -> None:
         if crash.name.startswith("lane:"):
@@ -300,5 +307,8 @@ def _unique_key(event: MessageEvent) -> str:
     if event.message_id is None:
         return ""
     source = event.source
-    platform, account = escape_part(source.platform.name), escape_part(event.account)
-    return f"inbound:{platform}:{account}:{escape_part(source.chat_id)}:{escape_part(event.message_id)}"
+    # Platforms number messages within a chat, whatever thread they show it in. Where a chat has no id, its other
+    # side stands for it; a scope keeps equal ids apart, as it does for lanes.
+    chat = source.chat_id or f"user {source.user_id_alt or source.user_id or ''}"
+    parts = (source.platform.name, event.account, source.guild_id or "", chat, event.message_id)
+    return "inbound:" + ":".join(map(escape_part, parts))

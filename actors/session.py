@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from attrs import frozen
 
@@ -45,7 +45,7 @@ from seriatim.events import Data
 from seriatim.gate import Gate, Out
 from seriatim.mail import AttemptWanted, Inbound, PartAbandoned, PartFailed, PartSettled, SlotGranted
 from seriatim.model import SessionSource
-from seriatim.turn import Claim, StepOffered, ToolFinished, TurnDelta, TurnEnded, TurnJob
+from seriatim.turn import Claim, StepOffered, Told, ToolFinished, TurnDelta, TurnEnded, TurnJob
 
 
 @frozen
@@ -145,23 +145,8 @@ class SessionActor(PooledActor):
         self._over = False
         self._told_source: Data | None = None
         self._source: SessionSource | None = None
+        self._tell: Callable[[Told], None] = partial(ports.post, key)
         self._now = Now(0, ports.fresh_id, ports.session_id, self._take_slot, ports.deliveries.channel)
-        self._leave: dict[type[Any], Callable[[Permit | None, Any], None]] = {
-            Ack: self._receipt,
-            Nack: self._receipt,
-            AckDuplicate: self._receipt,
-            Finished: self._receipt,
-            RunTurn: self._run_turn,
-            CancelTurn: self._cancel_turn,
-            ReleaseCalls: self._release_calls,
-            Proceed: self._proceed,
-            Owes: self._owes,
-            Deliver: self._deliver,
-            SendPart: self._send_part,
-            DropDelivery: self._drop_delivery,
-            WantSlot: self._want_slot,
-            ReturnSlot: self._return_slot,
-        }
 
     # --- mail in ---------------------------------------------------------------------------------------
 
@@ -197,9 +182,9 @@ class SessionActor(PooledActor):
 
     def _act(self, out: Out) -> None:
         for permit, effect in out.effects:
-            self._leave[effect.__class__](permit, effect)
+            _LEAVE[effect.__class__](self, permit, effect)
         for internal in out.internal:
-            self._leave[internal.__class__](None, internal)
+            _LEAVE[internal.__class__](self, None, internal)
         if out.slots_back:
             self._ports.slots.give_back(self.key, out.slots_back)
         if self._granted and not self._gate.holds(SlotGranted):
@@ -209,7 +194,7 @@ class SessionActor(PooledActor):
         if out.commit is not None:
             self._offered = out.commit
             self._ports.writer.offer(out.commit, self.own_ref)
-        if out.wake_at is not None:
+        if out.wake_at is not None and (self._timer is None or out.wake_at < self._timer_at):
             self._arm(out.wake_at)
         if out.stale or out.lost:
             self._end(lost=out.lost)
@@ -245,8 +230,6 @@ class SessionActor(PooledActor):
 
     def _arm(self, at: int) -> None:
         if self._timer is not None:
-            if self._timer_at <= at:
-                return
             self._timer.cancel()
         self._timer_at = at
         self._timer = signal_later(self._ports.clock, max(0, at - self._now.time), self.own_ref, _TICK)
@@ -265,28 +248,37 @@ class SessionActor(PooledActor):
 
     # --- what leaves -----------------------------------------------------------------------------------
 
-    def _receipt(self, permit: Permit | None, effect: Ack | Nack | AckDuplicate | Finished) -> None:
-        self._ports.receipts.take(effect)
+    def _ack(self, permit: Permit | None, effect: Ack) -> None:
+        self._ports.receipts.accepted(effect)
+
+    def _nack(self, permit: Permit | None, effect: Nack) -> None:
+        self._ports.receipts.refuse(effect.id, effect.reason)
+
+    def _ack_duplicate(self, permit: Permit | None, effect: AckDuplicate) -> None:
+        self._ports.receipts.duplicate(effect)
+
+    def _finished(self, permit: Permit | None, effect: Finished) -> None:
+        self._ports.receipts.finished(effect)
 
     def _run_turn(self, permit: Permit | None, effect: RunTurn) -> None:
         assert permit is not None
         claims = tuple([self._claim(data, time) for data, time in effect.claims])
         job = TurnJob(
-            lane=self.key,
-            session=effect.session,
-            number=effect.number,
-            generation=effect.generation,
-            attempt=effect.attempt,
-            claims=claims,
-            history=self._transcript.before(effect.number),
-            boundary=effect.boundary,
-            had_activity=effect.had_activity,
-            resumed_from=effect.resumed_from,
-            idempotency_key=claims[0].id,
-            shared=self._shared,
+            self.key,
+            effect.session,
+            effect.number,
+            effect.generation,
+            effect.attempt,
+            claims,
+            self._transcript.before(effect.number),
+            effect.boundary,
+            effect.had_activity,
+            effect.resumed_from,
+            claims[0].id,
+            self._shared,
         )
         self._ports.touched(self.key, self._transcript.bytes)
-        self._ports.runner.start(job, partial(self._ports.post, self.key))
+        self._ports.runner.start(job, self._tell)
 
     def _claim(self, data: Data, time: int) -> Claim:
         told = data["source"]
@@ -324,6 +316,22 @@ class SessionActor(PooledActor):
 
 
 _TICK = _Tick()
+_LEAVE: Final[dict[type[Any], Callable[[SessionActor, Permit | None, Any], None]]] = {
+    Ack: SessionActor._ack,
+    Nack: SessionActor._nack,
+    AckDuplicate: SessionActor._ack_duplicate,
+    Finished: SessionActor._finished,
+    RunTurn: SessionActor._run_turn,
+    CancelTurn: SessionActor._cancel_turn,
+    ReleaseCalls: SessionActor._release_calls,
+    Proceed: SessionActor._proceed,
+    Owes: SessionActor._owes,
+    Deliver: SessionActor._deliver,
+    SendPart: SessionActor._send_part,
+    DropDelivery: SessionActor._drop_delivery,
+    WantSlot: SessionActor._want_slot,
+    ReturnSlot: SessionActor._return_slot,
+}
 # What an ending incarnation still finds in its mailbox and its successor must hear.
 FOR_SUCCESSOR = (Inbound, StepOffered, ToolFinished, TurnEnded, AttemptWanted, PartSettled, PartFailed, PartAbandoned)
 

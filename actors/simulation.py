@@ -142,13 +142,14 @@ class SimulationDispatcher:
         self._random = random.Random(seed).random
         self._closed = False
 
-    def schedule(self, mailbox: Runnable, /) -> None:
-        """Make it one of those the seed chooses from."""
+    def schedule(self, *mailboxes: Runnable) -> None:
+        """Make them some of those the seed chooses from."""
         if self._closed:
             raise DispatcherClosedError(f"dispatcher {self.name!r} is closed")
-        if not isinstance(mailbox, ContainedMailbox):
-            raise TypeError("the simulation runs actors started by an ActorSystem")
-        self._ready.append(mailbox)
+        for mailbox in mailboxes:
+            if not isinstance(mailbox, ContainedMailbox):
+                raise TypeError("the simulation runs actors started by an ActorSystem")
+            self._ready.append(mailbox)
 
     def before_wait(self, future: PooledFuture[Any], /) -> None:
         """A test blocks on an answer: run until it is there."""

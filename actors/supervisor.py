@@ -96,12 +96,15 @@ class Directory:
     def __init__(self) -> None:
         self.live: dict[str, Ref[Any]] = {}
         self.supervisor: Ref[Any]
+        self.starting: set[str] = set()
+        """Lanes that are being read, fenced, or backing off."""
         self._gates: dict[str, Gate] = {}
 
     def add(self, key: str, ref: Ref[Any], gate: Gate) -> None:
         """The lane is live: its mail goes to ``ref``."""
         self.live[key] = ref
         self._gates[key] = gate
+        self.starting.discard(key)
 
     def remove(self, key: str) -> None:
         """The lane is not live: its mail goes to the supervisor."""
@@ -109,8 +112,17 @@ class Directory:
         self._gates.pop(key, None)
 
     def gates(self) -> list[Gate]:
-        """The live lanes' gates, to ask them whether they are quiescent."""
+        """The live lanes' gates, to look at."""
         return list(self._gates.values())
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether no lane is starting, and no live one has mail, or anything that is not durable."""
+        return (
+            not self.starting
+            and all(gate.quiescent() for gate in self._gates.values())
+            and not any(ref.pending for ref in self.live.values())
+        )
 
     def post(self, key: str, mail: Any) -> None:
         """Mail that reports what has happened: never refused. Any thread."""
@@ -237,6 +249,7 @@ class SupervisorActor(PooledActor):
         if self._ports.switches.stopped:
             return
         self._lanes[lane.key] = lane
+        self._ports.directory.starting.add(lane.key)
         self._incarnations += 1
         lane.incarnation = self._incarnations
         self._ask_to_read(lane)
@@ -305,6 +318,7 @@ class SupervisorActor(PooledActor):
     def _quarantine(self, lane: _Lane) -> None:
         """The lane can't be served: refuse, touch nothing, hold nobody else up."""
         lane.state = "quarantined"
+        self._ports.directory.starting.discard(lane.key)
         held, lane.held = lane.held, deque()
         for mail in held:
             if type(mail) is Inbound:
@@ -373,6 +387,7 @@ class SupervisorActor(PooledActor):
 
     def _bury(self, lane: _Lane) -> None:
         self._ports.directory.remove(lane.key)
+        self._ports.directory.starting.add(lane.key)
         lane.ref = None
         self.restarts += 1
 

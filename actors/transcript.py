@@ -7,15 +7,18 @@ from typing import overload
 
 from seriatim.commits import Commit
 from seriatim.events import Event, LogId, session_log
-from seriatim.turn import Message
+from seriatim.turn import Message, Role
 
 
 class History(Sequence[Message]):
-    """The first ``length`` messages of an append-only list: a view that costs nothing to make."""
+    """The first ``length`` messages of an append-only list: a view that costs nothing to make.
+
+    An event becomes a message when it is first read; who never looks back pays nothing. Any thread.
+    """
 
     __slots__ = ("_length", "_messages")
 
-    def __init__(self, messages: list[Message], length: int) -> None:
+    def __init__(self, messages: list[Message | Event], length: int) -> None:
         self._messages = messages
         self._length = length
 
@@ -28,15 +31,21 @@ class History(Sequence[Message]):
     def __getitem__(self, index: slice) -> list[Message]: ...
     def __getitem__(self, index: int | slice) -> Message | list[Message]:
         if isinstance(index, slice):
-            return [self._messages[i] for i in range(*index.indices(self._length))]
+            return [self._at(i) for i in range(*index.indices(self._length))]
         if not -self._length <= index < self._length:
             raise IndexError("message index out of range")
-        return self._messages[index % self._length]
+        return self._at(index % self._length)
 
     def __iter__(self) -> Iterator[Message]:
-        messages = self._messages
         for index in range(self._length):
-            yield messages[index]
+            yield self._at(index)
+
+    def _at(self, index: int) -> Message:
+        found = self._messages[index]
+        if type(found) is Message:
+            return found
+        made = self._messages[index] = _message(found)  # type: ignore[arg-type]  # the other of the two
+        return made
 
     def __repr__(self) -> str:
         return f"<history of {self._length} messages>"
@@ -51,7 +60,7 @@ class Transcript:
         self.session: str | None = None
         self._log: LogId | None = None
         self.bytes = 0
-        self._messages: list[Message] = []
+        self._messages: list[Message | Event] = []
 
     def begin(self, session_id: str) -> None:
         """Start anew for another session; views of the one before keep their messages."""
@@ -73,15 +82,14 @@ class Transcript:
         """Add the messages among ``events`` of the session's log."""
         for event in events:
             if event.type in _MESSAGES:
-                message = _message(event)
-                self._messages.append(message)
-                self.bytes += len(message.text)
+                self._messages.append(event)
+                self.bytes += len(_text(event))
 
     def before(self, turn: int) -> History:
         """The messages of the turns before ``turn``."""
         messages = self._messages
         length = len(messages)
-        while length and messages[length - 1].turn >= turn:
+        while length and _turn(messages[length - 1]) >= turn:
             length -= 1
         return History(messages, length)
 
@@ -89,10 +97,22 @@ class Transcript:
 _MESSAGES = frozenset({"user/message", "assistant/message", "tool/result"})
 
 
+def _turn(told: Message | Event) -> int:
+    number: int = told.data["turn"]
+    return number
+
+
+def _text(event: Event) -> str:
+    data = event.data
+    if event.type == "tool/result":
+        return str(data.get("content", data.get("outcome", "")))
+    text: str = data["text"]
+    return text
+
+
 def _message(event: Event) -> Message:
     data = event.data
     if event.type == "user/message":
         return Message("user", data["text"], data["at"], data["turn"], data.get("author"), data)
-    if event.type == "assistant/message":
-        return Message("assistant", data["text"], event.time, data["turn"], None, data)
-    return Message("tool", str(data.get("content", data.get("outcome", ""))), event.time, data["turn"], None, data)
+    role: Role = "assistant" if event.type == "assistant/message" else "tool"
+    return Message(role, _text(event), event.time, data["turn"], None, data)

@@ -12,10 +12,18 @@ import asyncio
 import logging
 from collections.abc import Callable
 from functools import partial
+from types import CoroutineType
 from typing import Any, Protocol
 
 from seriatim.actors import endings
-from seriatim.actors.calling import call_blocking, call_contained, entry_of, is_async, on_thread, resolve
+from seriatim.actors.calling import (
+    call_blocking,
+    call_contained,
+    entry_of,
+    is_async,
+    on_thread,
+    resolve,
+)
 from seriatim.actors.eager import begin
 from seriatim.actors.live_turn import Turn
 from seriatim.actors.outlet import Outlet, Report, Tell
@@ -237,7 +245,16 @@ class AgentRunner:
         job = running.job
         try:
             entry = self._entry or _Entry(await self._warm_agent(running))
-            ended = endings.completed(job, await self._run(running, entry))
+            if entry.is_async:
+                result = entry.call(running.turn)
+                # The common case straight on: each coroutine in between costs every turn.
+                if type(result) is CoroutineType:
+                    result = await result
+                if type(result) is not str:
+                    result = await resolve(result, running.turn)
+            else:
+                result = await self._on_thread(running, entry)
+            ended = endings.completed(job, result)
         except (asyncio.CancelledError, GeneratorExit) as exc:
             if running.why is None and _ended_from_outside():
                 ended = endings.interrupted(job, "the event loop is shutting down")
@@ -276,9 +293,7 @@ class AgentRunner:
         running.warm = await self._warm.take(job.lane, job.session, job.generation)
         return running.warm.made.result()
 
-    async def _run(self, running: _Running, entry: _Entry) -> Any:
-        if entry.is_async:
-            return await resolve(entry.call(running.turn), running.turn)
+    async def _on_thread(self, running: _Running, entry: _Entry) -> Any:
         running.on_thread = True
         thread = on_thread("seriatim-agent", call_blocking, entry.call, running.turn)
         thread.add_done_callback(lambda _: self._thread_done(running))

@@ -6,6 +6,8 @@ It only asks; a lane with open work stays. Runs on the loop dispatcher.
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
+from itertools import islice
 from typing import Any
 
 from attrs import frozen
@@ -16,39 +18,47 @@ from seriatim.actors.supervisor import PassivateLane
 
 
 @frozen
-class Touched:
-    """A lane has begun a turn; ``bytes`` of warm state."""
-
-    key: str
-    bytes: int
+class Crowded:
+    """More lanes are warm than may be."""
 
 
-@frozen
-class Gone:
-    """A lane was put to rest."""
+class WarmLanes:
+    """Which lanes are warm, least recently used first. Loop thread only: each turn changes it, without a message.
 
-    key: str
+    ``crowded`` is called after a turn that finds more than ``warm_max`` of them.
+    """
+
+    def __init__(self, warm_max: int, crowded: Callable[[], object]) -> None:
+        self._warm_max = warm_max
+        self._crowded = crowded
+        self._warm: OrderedDict[str, int] = OrderedDict()
+
+    def touched(self, key: str, bytes_: int) -> None:
+        """A lane has begun a turn; ``bytes_`` of warm state."""
+        self._warm[key] = bytes_
+        self._warm.move_to_end(key)
+        if len(self._warm) > self._warm_max:
+            self._crowded()
+
+    def gone(self, key: str) -> None:
+        """A lane was put to rest."""
+        self._warm.pop(key, None)
+
+    def beyond(self) -> list[str]:
+        """Those that are too many."""
+        return list(islice(self._warm, max(0, len(self._warm) - self._warm_max)))
 
 
 class CacheWardenActor(PooledActor):
-    """Knows which lanes are warm, in order of use. ``warm_max``: more are asked to rest."""
+    """Asks the lanes that are too many to rest."""
 
-    def __init__(self, supervisor: Ref[Any], warm_max: int) -> None:
+    def __init__(self, supervisor: Ref[Any], lanes: WarmLanes) -> None:
         super().__init__()
         self._supervisor = supervisor
-        self._warm_max = warm_max
-        self._warm: OrderedDict[str, int] = OrderedDict()
+        self._lanes = lanes
 
-    def on_receive(self, message: Touched | Gone) -> None:
-        """Keep the order; ask beyond the cap."""
-        if type(message) is Gone:
-            self._warm.pop(message.key, None)
-            return
-        assert type(message) is Touched
-        self._warm[message.key] = message.bytes
-        self._warm.move_to_end(message.key)
-        beyond = len(self._warm) - self._warm_max
-        if beyond > 0:
-            # One that has to stay is not replaced by a more recent one: it is asked again at the next turn.
-            for key in list(self._warm)[:beyond]:
-                self._supervisor.signal(PassivateLane(key, "lru"))
+    def on_receive(self, message: Crowded) -> None:
+        """One that has to stay is not replaced by a more recent one: it is asked again at the next turn."""
+        del message
+        for key in self._lanes.beyond():
+            self._supervisor.signal(PassivateLane(key, "lru"))

@@ -61,6 +61,8 @@ class Batch:
     """One commit in the making. Used by the rules; made and closed by the gate."""
 
     __slots__ = (
+        "_part",
+        "_session_events",
         "after",
         "internal",
         "keys",
@@ -72,6 +74,7 @@ class Batch:
         "size",
         "slots_taken",
         "state",
+        "time",
         "wants_slot",
     )
 
@@ -79,6 +82,7 @@ class Batch:
         self.state = state
         self.rules = rules
         self.now = now
+        self.time = now.time
         self.lane_head = state.head
         self.lane_events: list[Event] = []
         self.sessions: dict[str, _Draft] = {}
@@ -88,25 +92,34 @@ class Batch:
         self.size = 0
         self.slots_taken = 0
         self.wants_slot = False
+        self._part: SessionPart | None = None
+        self._session_events: list[Event] = []
 
     # --- drafts ----------------------------------------------------------------------------------------
 
     def lane(self, event_type: str, data: Data) -> None:
         """Draft an event of the lane log."""
-        event = Event(event_type, self.state.head, self.now.time, data)
+        state = self.state
+        event = Event(event_type, state.head, self.time, data)
         self.lane_events.append(event)
-        apply_lane(self.state, event)
+        apply_lane(state, event)
 
     def session(self, event_type: str, data: Data) -> None:
         """Draft an event of the bound session's log."""
         part = self.state.session
+        if part is not self._part:
+            self._open(part)
+        event = Event(event_type, part.head, self.time, data)  # type: ignore[union-attr]
+        self._session_events.append(event)
+        apply_session(part, event)  # type: ignore[arg-type]
+
+    def _open(self, part: SessionPart | None) -> None:
+        """Draft what follows for ``part``'s log."""
         assert part is not None, "a session event without a bound session"
         draft = self.sessions.get(part.id)
         if draft is None:
             draft = self.sessions[part.id] = _Draft(part.head, None)
-        event = Event(event_type, part.head, self.now.time, data)
-        draft.events.append(event)
-        apply_session(part, event)
+        self._part, self._session_events = part, draft.events
 
     def bind_new(self, reason: str, boundary: str = "none") -> SessionPart:
         """Draft a new session for the lane; the one before keeps its log."""
@@ -150,7 +163,8 @@ class Batch:
             data["attempt"] = 1
         self.size += sum(map(len, parts))
         self.lane("delivery/owed", data)
-        self.after.append(Deliver(delivery, parts, to, tuple(range(len(parts))), recorded, self.now.time))
+        due = (0,) if len(parts) == 1 else tuple(range(len(parts)))
+        self.after.append(Deliver(delivery, parts, to, due, recorded, self.time))
         return True
 
     # --- turn slots ------------------------------------------------------------------------------------

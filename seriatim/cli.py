@@ -24,7 +24,7 @@ from seriatim.adapters.registry import build
 from seriatim.adapters.terminal import TerminalAdapter
 from seriatim.config import AgentConfig, GatewayConfig
 from seriatim.configfile import load_config
-from seriatim.errors import ConfigError, CorruptionError, FormatUnsupportedError, HomeError, SeriatimError
+from seriatim.errors import ConfigError, HomeError, SeriatimError, StoreError
 from seriatim.gateway import Gateway
 from seriatim.storage.audit import Audit, audit
 from seriatim.storage.home import Home
@@ -43,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     try:
         code: int = arguments.command(arguments)
-    except (ConfigError, HomeError, FormatUnsupportedError, CorruptionError) as error:
+    except (ConfigError, HomeError, StoreError) as error:
         print(f"seriatim: {error}", file=sys.stderr)
         return 2
     except BrokenPipeError:
@@ -79,14 +79,22 @@ def _config(arguments: argparse.Namespace) -> GatewayConfig:
 
 def _chat(arguments: argparse.Namespace) -> int:
     config = _config(arguments)
+    if sys.stdin is None or sys.stdout is None:
+        raise ConfigError("chat", "needs standard input and output; one of them is closed")
     agent = make_agent(config.agent)
 
     def introduce() -> None:
         if sys.stdin.isatty():
-            kept = Path(config.home).resolve()
-            print(f"{_introduction(config.agent)} The conversation is kept in {kept}. Ctrl-C or Ctrl-D ends the chat.")
+            print(
+                f"{_introduction(config.agent)} The conversation is kept in {Path(config.home).resolve()}.\n"
+                f"{config.commands.prefix}help tells the commands; Ctrl-C or Ctrl-D ends the chat."
+            )
 
-    return _run(Gateway(config=config, adapters=[TerminalAdapter()], **agent), introduce)
+    try:
+        return _run(Gateway(config=config, adapters=[TerminalAdapter()], **agent), introduce)
+    finally:
+        if sys.stdin.isatty() and sys.stdout.isatty():
+            print()  # the shell's prompt belongs on a line of its own
 
 
 def _serve(arguments: argparse.Namespace) -> int:

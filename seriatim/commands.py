@@ -15,14 +15,15 @@ from seriatim.mail import Inbound
 from seriatim.recovery import close_turn
 
 HELP_TEXT: Final = (
-    "/new or /reset starts a new conversation; /stop ends what is running; "
-    "/queue TEXT gives TEXT a turn of its own after the others; /status tells how things stand."
+    "{0}new or {0}reset starts a new conversation; {0}stop ends what is running; "
+    "{0}queue TEXT gives TEXT a turn of its own after the others; {0}status tells how things stand."
 )
 STOPPED_TEXT: Final = "Stopped. Your next message starts a new conversation."
 STOPPED_KEPT_TEXT: Final = "Stopped."
+DROPPED_TEXT: Final = " What you said meanwhile is dropped."
 NOTHING_TO_STOP_TEXT: Final = "No active task to stop."
 NEW_TEXT: Final = "New conversation."
-QUEUE_USAGE_TEXT: Final = "Say what to queue: /queue TEXT"
+QUEUE_USAGE_TEXT: Final = "Say what to queue: {0}queue TEXT"
 
 
 def parse_command(text: str, prefix: str) -> tuple[str, str] | None:
@@ -64,7 +65,8 @@ def _stop(batch: Batch, m: Inbound) -> None:
     suspend = ran and batch.rules.stop_suspends
     if suspend:
         batch.lane("route/suspended", {"reason": "stop"})
-    _answer(batch, m, STOPPED_TEXT if suspend else STOPPED_KEPT_TEXT if ran or waited else NOTHING_TO_STOP_TEXT)
+    text = STOPPED_TEXT if suspend else STOPPED_KEPT_TEXT if ran or waited else NOTHING_TO_STOP_TEXT
+    _answer(batch, m, text + DROPPED_TEXT if waited else text)
 
 
 def _status(batch: Batch, m: Inbound) -> None:
@@ -81,18 +83,18 @@ def _status(batch: Batch, m: Inbound) -> None:
 
 def _help(batch: Batch, m: Inbound) -> None:
     _accept(batch, m)
-    _answer(batch, m, HELP_TEXT)
+    _answer(batch, m, HELP_TEXT.format(m.prefix))
 
 
 def unknown_command(batch: Batch, m: Inbound) -> None:
     """Answer a command that nobody knows, helpfully; it never becomes a prompt."""
     _accept(batch, m)
-    _answer(batch, m, f"There is no command {m.command!r}. {HELP_TEXT}")
+    _answer(batch, m, f"There is no command {m.command!r}. {HELP_TEXT.format(m.prefix)}")
 
 
 def _queue_usage(batch: Batch, m: Inbound) -> None:
     _accept(batch, m)
-    _answer(batch, m, QUEUE_USAGE_TEXT)
+    _answer(batch, m, QUEUE_USAGE_TEXT.format(m.prefix))
 
 
 def _accept(batch: Batch, m: Inbound) -> None:

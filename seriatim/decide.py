@@ -28,7 +28,6 @@ from seriatim.lane import OpenTurn, Running
 from seriatim.limits import WAITING_MAX
 from seriatim.mail import (
     AttemptWanted,
-    Drain,
     DrainTimedOut,
     Inbound,
     Mail,
@@ -356,10 +355,6 @@ def _drain_timed_out(batch: Batch, m: DrainTimedOut) -> None:
         batch.lane("resume/marked", {"reason": m.reason})
 
 
-def _drain(batch: Batch, m: Drain) -> None:
-    """The shell sets ``Now.draining``; this message only ends what waits behind it in the mailbox."""
-
-
 _RULES: Final[dict[type[Any], Callable[[Batch, Any], None]]] = {
     Inbound: _inbound,
     Recover: _recover,
@@ -373,5 +368,4 @@ _RULES: Final[dict[type[Any], Callable[[Batch, Any], None]]] = {
     PartFailed: _part_failed,
     PartAbandoned: _part_abandoned,
     DrainTimedOut: _drain_timed_out,
-    Drain: _drain,
 }

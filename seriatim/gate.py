@@ -210,9 +210,7 @@ class Gate:
             self._in_flight = out.commit = batch.close(self._commit_id(), self.lane, self.incarnation)
 
     def _due(self, now: Now) -> bool:
-        if self._stash:
-            return True
-        if self._kept_due(now):
+        if self._stash or self._kept_due(now):
             return True
         return self._lazy_at is not None and now.time >= self._lazy_at
 
@@ -225,13 +223,20 @@ class Gate:
 
     def _gather(self, now: Now) -> list[Mail]:
         """The mail of the next commit: kept mail that is due, lazy mail, then the stash up to the bounds."""
+        if not self._kept and not self._alone and self._stash_bytes <= COMMIT_BYTES_MAX:
+            mail = [*self._lazy, *self._stash]
+            if len(mail) <= COMMIT_MESSAGES_MAX:  # the common case: all of it
+                self._lazy, self._lazy_at = [], None
+                self._stash.clear()
+                self._stash_bytes = 0
+                return mail
         if self._lazy:
             self._put_back(self._lazy)
             self._lazy, self._lazy_at = [], None
         if self._kept_due(now):
             self._put_back(self._kept)
             self._kept, self._retry_at = [], None
-        mail: list[Mail] = []
+        mail = []
         size = 0
         stash = self._stash
         count_max = COMMIT_MESSAGES_MAX
@@ -281,8 +286,9 @@ class Gate:
         self._mail = []
         if batch.after:
             permit = Permit(commit_id, self.lane, self.incarnation)
-            out.effects.extend([(permit, effect) for effect in batch.after])
-        out.internal.extend(batch.internal)
+            out.effects += [(permit, effect) for effect in batch.after]
+        if batch.internal:
+            out.internal += batch.internal
 
     # --- refusals --------------------------------------------------------------------------------------
 

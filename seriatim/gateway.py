@@ -14,7 +14,7 @@ import os
 import random
 import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
@@ -23,6 +23,7 @@ from typing import Any, Literal, Self
 
 import attrs
 
+from seriatim.actors.calling import entry_of
 from seriatim.actors.clockwork import SystemClock
 from seriatim.actors.delivery import SendDone
 from seriatim.actors.dispatch import LoopDispatcher, PinnedDispatcher
@@ -36,7 +37,7 @@ from seriatim.batch import Rules
 from seriatim.clock import Clock
 from seriatim.config import GatewayConfig
 from seriatim.errors import GatewayClosedError, InvalidInputError, SendError, WrongThreadError
-from seriatim.model import MessageEvent, Outbound, Target
+from seriatim.model import MessageEvent, Outbound, Sent, Target
 from seriatim.outbox import Channel
 from seriatim.storage.contract import Store
 from seriatim.storage.home import Home
@@ -49,6 +50,8 @@ SEND_S_MAX = 60.0
 ADAPTER_RETRY_S = (1.0, 5.0, 30.0, 60.0)
 GC_THRESHOLD = 20_000
 """Objects that wait for the cycle collector in a process of our own (Python's own: 700, from 3.13 on 2,000)."""
+REST_S_MAX = 3600.0
+"""How long ``run`` waits, at the end of all input, for what is still being answered."""
 SETTLE_S_MAX = 5.0
 """How long a stop waits for lazy events and owed replies after the drain."""
 
@@ -83,6 +86,8 @@ class Gateway:
     ) -> None:
         if (answer is None) == (agent_factory is None):
             raise InvalidInputError("answer", "exactly one of answer and agent_factory is needed")
+        if agent_factory is None:
+            entry_of(answer)
         self.config = config or GatewayConfig()
         self.home = Path(home if home is not None else self.config.home)
         self.adapters = tuple(adapters)
@@ -103,10 +108,12 @@ class Gateway:
         self._runtime: Runtime | None = None
         self._runner: AgentRunner | None = None
         self._tasks: dict[Adapter, asyncio.Task[None]] = {}
-        self._closed: asyncio.Future[None] | None = None
         self._stopped_clean = False
         self._failure: GatewayClosedError | None = None
         self._asked = asyncio.Event()
+        self._hurry = asyncio.Event()
+        self._stopping: asyncio.Task[bool] | None = None
+        self._dispatchers: tuple[PinnedDispatcher, ...] = ()
 
     # --- life ------------------------------------------------------------------------------------------
 
@@ -122,7 +129,8 @@ class Gateway:
     async def start(self) -> None:
         """Open the home, take up what is open, let the adapters in. On the running loop, which becomes ours.
 
-        Raises HomeError, HomeBusyError, FormatUnsupportedError, CorruptionError: nothing was started then.
+        Raises HomeError, HomeBusyError, FormatUnsupportedError, CorruptionError, StoreUnhealthyError: nothing was
+        started then.
         """
         if self._state != "new":
             raise GatewayClosedError(f"this gateway is {self._state}; make a new one")
@@ -132,8 +140,7 @@ class Gateway:
             opened = await self._open(loop)
         except BaseException:
             self._state = "stopped"
-            if self._home is not None:
-                self._home.close(clean=False)
+            await asyncio.shield(loop.create_task(self._abandon()))
             raise
         runtime = self._runtime
         assert runtime is not None
@@ -152,12 +159,13 @@ class Gateway:
         if open_store is None:
             home = self._home = Home.own(self.home)
             open_store = partial(SqliteStore, home.database)
+        writer, reader = self._dispatchers = (PinnedDispatcher("seriatim-store"), PinnedDispatcher("seriatim-reader"))
         runner = self._runner = AgentRunner(loop, self._answer, self._agent_factory, self._on_error)
         lanes = LoopDispatcher(loop, handoff=self._flush)
         self._runtime = Runtime(
             clock=clock,
             ids=self._ids or Ids(clock),
-            dispatchers=Dispatchers(lanes, PinnedDispatcher("seriatim-store"), PinnedDispatcher("seriatim-reader")),
+            dispatchers=Dispatchers(lanes, writer, reader),
             settings=settings_of(self.config),
             runner=runner,
             rng=random.Random(),
@@ -165,17 +173,11 @@ class Gateway:
             on_fatal=self._on_fatal,
         )
         ready: asyncio.Future[Opened] = loop.create_future()
-        self._closed = loop.create_future()
 
         def told(result: Opened | BaseException) -> None:
             loop.call_soon_threadsafe(_resolve, ready, result)
 
-        closed = self._closed
-
-        def told_closed() -> None:
-            loop.call_soon_threadsafe(_resolve, closed, None)
-
-        self._runtime.open(open_store, told, told_closed)
+        self._runtime.open(open_store, told)
         return await ready
 
     def _on_fatal(self, where: str, error: BaseException) -> None:
@@ -193,15 +195,25 @@ class Gateway:
         """Accept nothing more, let running turns end, send what is owed, stop.
 
         Turns get ``drain_s`` seconds (default: the configuration's); those that run on are interrupted and run
-        again at the next start. Returns whether all ended. Idempotent.
+        again at the next start. Returns whether all ended. Idempotent; whoever calls it later waits for the same
+        end. Cancelling the call doesn't cancel the stop. In a forked child it does nothing.
         """
-        runtime, loop = self._runtime, self._loop
-        if self._state != "running" or runtime is None or loop is None:
-            return self._stopped_clean
-        self._state = "stopping"
+        if self._pid != os.getpid():
+            return False
+        if self._stopping is None:
+            if self._state != "running" or self._loop is None or self._runtime is None:
+                return self._stopped_clean
+            seconds = self.config.stop.drain_s if drain_s is None else drain_s
+            self._state = "stopping"
+            self._stopping = self._loop.create_task(self._stop(self._runtime, seconds, reason))
+        return await asyncio.shield(self._stopping)
+
+    async def _stop(self, runtime: Runtime, seconds: float, reason: str) -> bool:
         runtime.drain()
-        seconds = self.config.stop.drain_s if drain_s is None else drain_s
-        clean = await self._wait_until(lambda: runtime.slots.held == 0, 0.0 if self._failure else seconds)
+        # A second signal ends the wait: what still runs is interrupted and goes on at the next start.
+        over = self._hurry.is_set
+        await self._wait_until(lambda: runtime.slots.held == 0 or over(), 0.0 if self._failure else seconds)
+        clean = runtime.slots.held == 0
         if not clean:
             runtime.drain_timed_out(f"{reason}_timeout")
         assert self._runner is not None
@@ -213,15 +225,26 @@ class Gateway:
         for task in self._tasks.values():
             task.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        self._stopped_clean = await self._close(runtime, clean=clean)
+        self._state = "stopped"
+        return self._stopped_clean
+
+    async def _close(self, runtime: Runtime, *, clean: bool) -> bool:
+        """Stop the actors, then their threads, then give the home up; whether all of it went in good order."""
         await runtime.stop()
-        assert self._closed is not None
-        await asyncio.wait({self._closed}, timeout=SETTLE_S_MAX)  # a writer that has died says nothing more
-        clean = clean and self._closed.done() and self._failure is None
+        for dispatcher in self._dispatchers:
+            dispatcher.close()
+        clean = clean and self._failure is None
         if self._home is not None:
             self._home.close(clean=clean)
-        self._state = "stopped"
-        self._stopped_clean = clean
         return clean
+
+    async def _abandon(self) -> None:
+        """Undo a start that failed or was cancelled."""
+        if self._runtime is not None:
+            await self._close(self._runtime, clean=False)
+        elif self._home is not None:
+            self._home.close(clean=False)
 
     async def _settle(self, runtime: Runtime) -> None:
         runtime.flush_lanes()
@@ -251,11 +274,9 @@ class Gateway:
 
     async def _run(self, started: Callable[[], None] | None) -> bool:
         loop = asyncio.get_running_loop()
-        asked = self._asked
-        hurry = asyncio.Event()
 
         def on_signal() -> None:
-            (hurry if asked.is_set() else asked).set()
+            (self._hurry if self._asked.is_set() else self._asked).set()
 
         await self.start()
         gc.freeze()  # what stands now stays: no collection needs to look through it again
@@ -263,27 +284,25 @@ class Gateway:
             loop.add_signal_handler(number, on_signal)
         if started is not None:
             started()
-        ended = asyncio.ensure_future(self._all_ended()) if self._tasks else None
-        waits = {asyncio.ensure_future(asked.wait())} | ({ended} if ended is not None else set())
-        _, pending = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        for task in pending:
-            task.cancel()
-        if not asked.is_set():
-            await self._wait_until(lambda: self._runtime is not None and self._runtime.busy == 0, 3600.0)
-        drain_s = 0.0 if hurry.is_set() else None
-        stopping = asyncio.ensure_future(self.stop(drain_s=drain_s))
-        hurried = asyncio.ensure_future(hurry.wait())
-        await asyncio.wait({stopping, hurried}, return_when=asyncio.FIRST_COMPLETED)
-        if not stopping.done() and self._runner is not None:
-            await self._runner.close(0.0)
-        hurried.cancel()
-        clean = await stopping
+        asked = asyncio.ensure_future(self._asked.wait())
+        if self._tasks:
+            # Waiting for them, not gathering: to cancel a gather is to cancel the adapters, which the drain needs.
+            ended = asyncio.ensure_future(asyncio.wait(self._tasks.values()))
+            await asyncio.wait({asked, ended}, return_when=asyncio.FIRST_COMPLETED)
+            ended.cancel()
+        else:
+            await asked
+        if not self._asked.is_set():
+            await self._wait_until(lambda: self._asked.is_set() or not self._busy(), REST_S_MAX)
+        asked.cancel()
+        clean = await self.stop()
         if self._failure is not None:
             raise self._failure
         return clean
 
-    async def _all_ended(self) -> None:
-        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+    def _busy(self) -> bool:
+        """Whether input that has ended still has consequences: lanes that recover, turns, replies on their way."""
+        return self._runtime is not None and self._runtime.busy
 
     @contextlib.contextmanager
     def started(self) -> Iterator[Self]:
@@ -307,15 +326,20 @@ class Gateway:
     async def accept(self, event: MessageEvent) -> Receipt:
         """Take a message in; returns once it is durable, known already, or refused (see Receipt.outcome).
 
-        Cancelling the call doesn't take the message back. Raises GatewayClosedError, WrongThreadError.
+        While the store fails in a way that leaves open what it wrote, the call waits for the truth, because either
+        answer might be a lie. Cancelling the call doesn't take the message back. Raises GatewayClosedError,
+        WrongThreadError, InvalidInputError.
         """
         return await self._accept(event, self.config.commands.prefix)
 
     async def _accept(self, event: MessageEvent, prefix: str) -> Receipt:
         runtime = self._live()
-        if asyncio.get_running_loop() is not self._loop:
+        if not isinstance(event, MessageEvent):
+            raise InvalidInputError("event", f"a MessageEvent is needed, not {type(event).__name__}")
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:
             raise WrongThreadError("accept belongs to the gateway's loop; use gateway.submit(event) from elsewhere")
-        future: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[Receipt] = loop.create_future()
         runtime.accept(event, prefix, partial(_resolve, future))
         return await future
 
@@ -387,6 +411,7 @@ class Gateway:
             }
         if runtime is not None:
             facts |= {
+                "store": runtime.store_trouble or "works",
                 "live_lanes": len(runtime.directory.live),
                 "turns_running": runtime.slots.held,
                 "turns_waiting": runtime.slots.waiting,
@@ -418,9 +443,9 @@ class _Inbox:
         self._gateway = gateway
         self._prefix = prefix
 
-    async def accept(self, event: MessageEvent) -> Receipt:
+    def accept(self, event: MessageEvent) -> Coroutine[Any, Any, Receipt]:
         """See adapters.base.Inbox."""
-        return await self._gateway._accept(event, self._prefix)  # noqa: SLF001  (two halves of one door)
+        return self._gateway._accept(event, self._prefix)  # noqa: SLF001  (two halves of one door)
 
 
 class _AdapterSender:
@@ -434,46 +459,60 @@ class _AdapterSender:
         self._adapter = adapter
         self._loop = loop
         self._on_error = on_error
-        self._pending: dict[asyncio.Task[None], asyncio.TimerHandle] = {}
-        self._late: set[asyncio.Task[None]] = set()
+        self._pending: dict[asyncio.Task[SendDone], tuple[asyncio.TimerHandle, Callable[[SendDone], None]]] = {}
+        self._late: set[asyncio.Task[SendDone]] = set()
         able = adapter.capabilities
         self._channel = Channel(idempotent=able.idempotent_send, unit=able.text_unit, multiline=able.multiline)
 
-    def send(self, out: Outbound, done: Callable[[SendDone], None]) -> None:
-        """Begin to send; whatever happens, ``done`` hears of it, perhaps before this returns."""
-        task = begin(self._loop, self._send(out, done))
-        if not task.done():
-            self._pending[task] = self._loop.call_later(SEND_S_MAX, self._too_long, task)
-            task.add_done_callback(self._ended)
+    def send(self, out: Outbound, done: Callable[[SendDone], None]) -> SendDone | None:
+        """Begin to send; whatever happens, its end is returned now or told to ``done`` later."""
+        task = begin(self._loop, self._send(out))
+        if task.done():
+            return None if task.cancelled() else task.result()
+        self._pending[task] = (self._loop.call_later(SEND_S_MAX, self._too_long, task), done)
+        task.add_done_callback(self._ended)
+        return None
 
-    def _too_long(self, task: asyncio.Task[None]) -> None:
+    def _too_long(self, task: asyncio.Task[SendDone]) -> None:
         self._late.add(task)
         task.cancel()
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._pending.pop(task).cancel()
+    def _ended(self, task: asyncio.Task[SendDone]) -> None:
+        timer, done = self._pending.pop(task)
+        timer.cancel()
         self._late.discard(task)
+        if not task.cancelled():  # else the loop is being closed
+            done(task.result())
 
-    async def _send(self, out: Outbound, done: Callable[[SendDone], None]) -> None:
+    async def _send(self, out: Outbound) -> SendDone:
         message_id: str | None = None
         error: SendError | None = None
         try:
-            message_id = (await self._adapter.send(out)).message_id
+            sent: Sent | None = await self._adapter.send(out)
+            message_id = None if sent is None else sent.message_id
         except SendError as refused:
             error = refused
         except asyncio.CancelledError:
-            if asyncio.current_task() not in self._late:
+            task = asyncio.current_task()
+            if task in self._late:
+                error = SendError(f"no answer within {SEND_S_MAX:.0f} s", ambiguous=True)
+            elif task is not None and task.cancelling():
                 raise  # the loop is being closed
-            error = SendError(f"no answer within {SEND_S_MAX:.0f} s", ambiguous=True)
+            else:
+                error = SendError("the adapter cancelled its own send", ambiguous=True)
         except Exception as failed:  # noqa: BLE001
             # What an adapter's bug left behind nobody knows: the part may have arrived.
             self._on_error(f"send {self._adapter.account}", failed)
             error = SendError(type(failed).__name__, ambiguous=True)
-        done(SendDone(out.delivery, out.part, message_id, error))
+        return SendDone(out.delivery, out.part, message_id, error)
 
     def channel(self, target: Target) -> Channel:
         """The way to ``target`` as of now."""
-        up, text_max = self._adapter.connected, self._adapter.text_max(target)
+        try:
+            up, text_max = self._adapter.connected, self._adapter.text_max(target)
+        except Exception as error:  # noqa: BLE001
+            self._on_error(f"adapter {self._adapter.account}", error)
+            return Channel()
         channel = self._channel
         if channel.up is not up or channel.text_max != text_max:
             channel = self._channel = attrs.evolve(channel, up=up, text_max=text_max)

@@ -23,6 +23,8 @@ def accepted_data(m: Inbound, kind: str, place: str = "none") -> Data:
         data["messageId"] = event.message_id
     if event.reply_to_id is not None:
         data["replyTo"] = event.reply_to_id
+    if event.received_at is not None:
+        data["receivedAt"] = event.received_at
     if m.by_receipt:
         data["door"] = "receipt"
     if m.command:

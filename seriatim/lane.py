@@ -465,6 +465,3 @@ _SESSION_RULES: Final[dict[str, SessionRule]] = {
     "tool/call": _tool_call,
     "tool/result": _tool_result,
 }
-
-KNOWN_LANE_EVENT_TYPES: Final = frozenset(_LANE_RULES)
-KNOWN_SESSION_EVENT_TYPES: Final = frozenset(_SESSION_RULES)

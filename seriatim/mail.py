@@ -26,7 +26,7 @@ class Inbound:
     """A message at the door. ``id``: its inbox id, fresh. ``key``: its unique key, or "" without one
     (then a successor that gets it again must know from the log whether it was accepted).
 
-    ``command``: the command's name when the text is one (without prefix), ``args`` what follows it.
+    ``command``: the command's name when the text is one (without ``prefix``), ``args`` what follows it.
     ``size``: characters of its text, for the stash's bound. ``by_receipt``: no adapter serves its account, the
     host that handed it in takes the reply from the receipt.
     """
@@ -38,6 +38,7 @@ class Inbound:
     command: str = ""
     args: str = ""
     by_receipt: bool = False
+    prefix: str = "/"
 
 
 @frozen
@@ -108,11 +109,6 @@ class DrainTimedOut:
     reason: str
 
 
-@frozen
-class Drain:
-    """The gateway is stopping: start no further turn."""
-
-
 Mail = (
     Inbound
     | Recover
@@ -126,8 +122,6 @@ Mail = (
     | PartFailed
     | PartAbandoned
     | DrainTimedOut
-    | Drain
 )
 
 LAZY = frozenset({PartSettled, PartFailed})
-REFUSABLE = frozenset({Inbound})

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from attrs import field, frozen
 
 from seriatim.errors import InvalidInputError
-from seriatim.events import mend_text
+from seriatim.events import SAFE_INTEGER_MAX, mend_text
 from seriatim.limits import ID_CHARS_MAX, TEXT_BYTES_MAX
 
 
@@ -139,6 +139,8 @@ def _check_id(name: str, value: Any) -> None:
         raise InvalidInputError(name, f"text is needed, not {type(value).__name__}")
     if len(value) > ID_CHARS_MAX:
         raise InvalidInputError(name, f"longer than {ID_CHARS_MAX} characters")
+    if "\0" in value:
+        raise InvalidInputError(name, "holds a NUL")
     if not value.isascii() and mend_text(value)[1]:
         raise InvalidInputError(name, "holds a lone surrogate")
 
@@ -148,7 +150,8 @@ class MessageEvent:
     """One inbound message, as an adapter or a host hands it in.
 
     ``account``: which of the host's bot accounts received it. ``message_id``: the platform's id of the
-    message; with it, a redelivery is recognised for ever. ``received_at``: epoch ms, or None for now.
+    message; with it, a redelivery is recognised for ever. ``received_at``: epoch ms at which the
+    platform had it, kept with the message; None when it didn't say.
     ``internal``: made by the host itself (a wake), not by a person. Lone surrogates in ``text`` are
     replaced and the stored event says so (``text_mended``).
     """
@@ -174,6 +177,9 @@ class MessageEvent:
             _check_id("message_id", self.message_id)
         if self.reply_to_id is not None:
             _check_id("reply_to_id", self.reply_to_id)
+        at = self.received_at
+        if at is not None and (type(at) is not int or not 0 <= at <= SAFE_INTEGER_MAX):
+            raise InvalidInputError("received_at", "epoch milliseconds are needed")
 
 
 @frozen

@@ -7,12 +7,18 @@ plain data.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
+import attrs
 from attrs import Factory, frozen
 
 from seriatim.limits import SPEAKER_CHARS_MAX
 from seriatim.model import SessionSource
+
+if TYPE_CHECKING:
+    from attrs import frozen as value
+else:
+    value = attrs.define
 
 _BRACKETS: Final = str.maketrans("[]", "()")
 
@@ -49,7 +55,7 @@ class Claim:
     kind: Literal["human", "queue", "wake"]
 
 
-@frozen
+@value
 class TurnJob:
     """Everything a runner needs to run one turn, as plain data.
 
@@ -157,7 +163,7 @@ class TurnDelta:
     text: str
 
 
-@frozen
+@value
 class TurnEnded:
     """From the runner: the turn is over; exactly one per start, and the last word of that turn.
 

@@ -31,9 +31,9 @@ class ByHand:
     def __init__(self) -> None:
         self.ready: list[Runnable] = []
 
-    def schedule(self, mailbox: Runnable, /) -> None:
-        """Remember it."""
-        self.ready.append(mailbox)
+    def schedule(self, *mailboxes: Runnable) -> None:
+        """Remember them."""
+        self.ready.extend(mailboxes)
 
     def before_wait(self, future: PooledFuture[Any], /) -> None:
         """Nobody waits here."""

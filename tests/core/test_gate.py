@@ -30,7 +30,7 @@ from seriatim.errors import (
     OwnershipLostError,
 )
 from seriatim.events import lane_log
-from seriatim.gate import LAZY_WINDOW_MS, Gate
+from seriatim.gate import LAZY_WINDOW_MS
 from seriatim.lane import hot
 from seriatim.limits import (
     COMMIT_BYTES_MAX,
@@ -39,7 +39,7 @@ from seriatim.limits import (
     STASH_BYTES_MAX,
     STASH_MESSAGES_MAX,
 )
-from seriatim.mail import AttemptWanted, Drain, Inbound, Mail, PartFailed, PartSettled, SlotGranted
+from seriatim.mail import AttemptWanted, Inbound, Mail, PartFailed, PartSettled, SlotGranted
 from seriatim.turn import StepOffered, ToolCall, ToolFinished, TurnEnded
 
 from .bench import Bench
@@ -594,10 +594,3 @@ def test_a_slot_is_wanted_once_a_batch() -> None:
         bench.say("a")
     bench.drain()
     assert len(bench.all(WantSlot)) == 1
-
-
-def test_a_drain_message_is_harmless() -> None:
-    """Drain ends only what waits behind it."""
-    bench = Bench()
-    assert bench.offer(Drain()).commit is None
-    assert isinstance(bench.gate, Gate)

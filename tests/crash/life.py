@@ -114,7 +114,7 @@ class Life:
         self.ground.platform._listening = False
 
     def _start(self) -> None:
-        self.runtime.open(self._open_store, self._take_opened, lambda: None)
+        self.runtime.open(self._open_store, self._take_opened)
         while self._opened is None:
             self.dispatcher.step()
         assert self._store is not None
@@ -167,7 +167,8 @@ class Life:
         return error
 
     def _on_error(self, where: str, error: BaseException) -> None:
-        if not self.points.dead and KILLED not in str(error):
+        scripted = KILLED in str(error) or where == "store"  # that the store fails is told, and was the script's wish
+        if not self.points.dead and not scripted:
             self.errors.append(f"{where}: {type(error).__name__}: {error}")
 
     def _on_fatal(self, where: str, error: BaseException) -> None:
