@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
-import os
 import queue
 import threading
 import time
@@ -193,10 +192,11 @@ class PinnedDispatcher(PoolDispatcher):
 # -- the event loop --------------------------------------------------------------------------------
 
 HANDOFF_EVERY_MIN, HANDOFF_EVERY_MAX = 16, 32  # small ones feed the writer early, large ones make larger groups
-SLOW_YIELD_MS = 1.0  # an undisturbed yield takes a few microseconds; beside a thread that computes, a switch interval
-# Measured from hand-off until a waiting thread runs: 2.7 ms without a yield, 10 us with either; sleep(0) costs us 87 us
-# a time, because the clock's slack applies even to none, sched_yield 6.
-yield_gil: Callable[[], object] = getattr(os, "sched_yield", None) or functools.partial(time.sleep, 0)
+SLOW_YIELD_MS = 4.0  # the writer that it lets in may stage a group meanwhile; beside a CPU hog it costs 5 ms and more
+# sched_yield comes back before a waiting thread has woken, and then that one gets the GIL only after a switch interval:
+# with 64 lanes loop and writer ran in lockstep. sleep(0) costs us some 80 us a time and lets it in for good (measured:
+# groups of 27 instead of 64, a quarter more turns per second).
+yield_gil: Callable[[], object] = functools.partial(time.sleep, 0)
 YIELDS_SKIPPED_MIN, YIELDS_SKIPPED_MAX = 64, 4096  # hand-offs without a yield after a slow one; doubles each time
 
 
