@@ -191,7 +191,8 @@ class PinnedDispatcher(PoolDispatcher):
 
 # -- the event loop --------------------------------------------------------------------------------
 
-HANDOFF_EVERY_MIN, HANDOFF_EVERY_MAX = 16, 32  # small ones feed the writer early, large ones make larger groups
+# Smaller ones feed the writer earlier, larger ones make larger groups, and each group costs a sync of its own.
+HANDOFF_EVERY_MIN, HANDOFF_EVERY_MAX = 28, 32
 SLOW_YIELD_MS = 4.0  # the writer that it lets in may stage a group meanwhile; beside a CPU hog it costs 5 ms and more
 # sched_yield comes back before a waiting thread has woken, and then that one gets the GIL only after a switch interval:
 # with 64 lanes loop and writer ran in lockstep. sleep(0) costs us some 80 us a time and lets it in for good (measured:
