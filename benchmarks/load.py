@@ -7,9 +7,10 @@ gateway, its actors and its SQLite store are the shipped ones; the platform send
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -151,3 +152,23 @@ def _gateway(
         store=lambda: store(path),
         on_error=lambda _, error: errors.append(error),
     )
+
+
+@contextmanager
+def busy_thread() -> Iterator[None]:
+    """One thread of this process computes in pure Python meanwhile."""
+    stop = threading.Event()
+
+    def burn() -> None:
+        n = 0
+        while not stop.is_set():
+            for _ in range(1000):
+                n += 1
+
+    thread = threading.Thread(target=burn, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()

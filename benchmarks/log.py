@@ -12,18 +12,18 @@ from __future__ import annotations
 import argparse
 import functools
 import gc
-import itertools
 import json
 import shutil
 import sqlite3
 import statistics
 import tempfile
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from benchmarks.counts import CountedStore
+from benchmarks.load import busy_thread
 from seriatim.commits import Binding, Commit, Durable, Hot, Part
 from seriatim.events import Event, LogId
 from seriatim.storage.sqlite import SqliteStore
@@ -182,37 +182,21 @@ class Bench:
 
 def beside_busy_thread(work: Callable[[], float]) -> float:
     """``work`` while another thread of the process computes in pure Python."""
-    stop = threading.Event()
-
-    def burn() -> None:
-        n = 0
-        while not stop.is_set():
-            for _ in range(1000):
-                n += 1
-
-    thread = threading.Thread(target=burn, daemon=True)
-    thread.start()
-    try:
+    with busy_thread():
         return work()
-    finally:
-        stop.set()
-        thread.join()
 
 
 def count_steps(bench: Bench) -> float:
     """SQL statements that one warm group costs, by SQLite's own trace."""
     shutil.copyfile(bench.born, bench.ours)
-    store = SqliteStore(bench.ours)
+    store = CountedStore(bench.ours)
     store.commit(bench.groups[0])
-    seen: list[str] = []
-    connection = store._connection  # noqa: SLF001 - the trace hangs on the writer's own connection
-    assert connection is not None
-    connection.set_trace_callback(lambda sql: seen.append(sql) if not sql.startswith("--") else None)
+    store.trace()
     for group in bench.groups[1:3]:
         store.commit(group)
+    counted = store.statements / 2
     store.close()
-    # The trace reports a statement again for each statement of its trigger; the close adds a checkpoint.
-    return (len(list(itertools.groupby(seen))) - 1) / 2
+    return counted
 
 
 def measure(folder: str, turns: int, rounds: int) -> dict[str, Any]:

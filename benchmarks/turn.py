@@ -32,10 +32,7 @@ import sqlite3
 import statistics
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -44,7 +41,7 @@ from attrs import frozen
 from benchmarks.core import core_us_per_plain_turn
 from benchmarks.counts import count_all
 from benchmarks.floors import Recording, record
-from benchmarks.load import PLAIN, VARIANTS, Load, Variant, product, serve
+from benchmarks.load import PLAIN, VARIANTS, Load, Variant, busy_thread, product, serve
 from seriatim.storage.sqlite import SqliteStore
 
 LANES: Final = 64
@@ -161,26 +158,6 @@ def _ours(recording: Recording, variant: Variant, each: int, *, embedded: bool =
 def _ratio(of: list[float], to: list[float]) -> float:
     """The median of the rounds' ratios: what disturbs a whole round disturbs both."""
     return round(statistics.median(a / b for a, b in zip(of, to, strict=True)), 3)
-
-
-@contextmanager
-def busy_thread() -> Iterator[None]:
-    """One thread of this process computes in pure Python meanwhile."""
-    stop = threading.Event()
-
-    def burn() -> None:
-        n = 0
-        while not stop.is_set():
-            for _ in range(1000):
-                n += 1
-
-    thread = threading.Thread(target=burn, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join()
 
 
 _begun = time.monotonic()
