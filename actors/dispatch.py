@@ -205,7 +205,7 @@ class LoopDispatcher:
     """Runs actors on an asyncio loop, between its other callbacks: handlers are short and never block.
 
     Wake-ups are coalesced: however many mailboxes become ready, at most one pass is scheduled. A pass makes at most
-    *pass_max* activations, then lets the loop breathe. Every 16 to 32 activations, and at the end of a pass, it calls
+    *pass_max* activations, then lets the loop breathe. Every 28 to 32 activations, and at the end of a pass, it calls
     *handoff*, which gives what the actors have collected (commits) to another thread as one message; inside a pass it
     then offers the GIL, so that this thread starts at once. Where a CPU-bound thread makes that offer cost a switch
     interval (5 ms), it is left out for a while.
@@ -237,7 +237,7 @@ class LoopDispatcher:
             pass_max: activations a pass.
             pass_ms_max: a pass also ends after an activation that finds it this old: the loop is the host's.
             handoff: called on the loop thread; must not block or raise.
-            handoff_every: activations between two hand-offs; None adapts between 16 and 32 to how full passes are.
+            handoff_every: activations between two hand-offs; None adapts between 28 and 32 to how full passes are.
             envelopes_max: envelopes an activation.
             name: for error texts.
         """

@@ -93,8 +93,6 @@ class PersistenceActor(PooledActor):
         self._trouble: str | None = None
         self._store: Store | None = None
         self._waiting: list[tuple[Commit, Ref[Any]]] = []
-        self.groups = 0
-        self.commits = 0
 
     def on_start(self) -> None:
         """Open the store."""
@@ -139,8 +137,6 @@ class PersistenceActor(PooledActor):
             # A store must not raise here. If it does, nobody knows what was written: say just that.
             _log.exception("the store raised while committing")
             outcomes = [Unknown(commit.id, type(error).__name__) for commit in commits]
-        self.groups += 1
-        self.commits += len(commits)
         self._judge(outcomes)
         signal_all([(reply_to, outcome) for (_, reply_to), outcome in zip(waiting, outcomes, strict=True)])
 

@@ -22,7 +22,7 @@ from seriatim.actors.receipts import Receipt, Receipts
 from seriatim.actors.refs import Crash, DeadLetter, Ref
 from seriatim.actors.session import FOR_SUCCESSOR, Flush, LanePorts, Switches
 from seriatim.actors.slots import TurnSlots
-from seriatim.actors.supervisor import Awaken, Directory, LaneCrashed, Route, SupervisorActor, SupervisorPorts
+from seriatim.actors.supervisor import Awaken, Directory, LaneCrashed, Route, SupervisorActor, SupervisorPorts, key_of
 from seriatim.actors.system import ActorSystem
 from seriatim.actors.turns import TurnRunner
 from seriatim.actors.warden import CacheWardenActor, Crowded, WarmLanes
@@ -274,15 +274,15 @@ class Runtime:
             self._on_error("store", StoreUnhealthyError(f"{reason}; messages are refused or wait until it works again"))
 
     def _on_crash(self, crash: Crash) -> None:
-        if crash.name.startswith("lane:"):
+        if key_of(crash.name) is not None:
             self._supervisor.signal(LaneCrashed(crash))
         else:
             self._on_fatal(crash.name, crash.error)
 
     def _on_dead_letter(self, letter: DeadLetter) -> None:
         """Mail that raced with its lane's death goes to the successor."""
-        if letter.ref.name.startswith("lane:") and isinstance(letter.message, FOR_SUCCESSOR):
-            key = letter.ref.name.removeprefix("lane:").rpartition("#")[0]
+        key = key_of(letter.ref.name)
+        if key is not None and isinstance(letter.message, FOR_SUCCESSOR):
             self._supervisor.signal(Route(key, letter.message))
 
 

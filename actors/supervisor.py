@@ -74,6 +74,16 @@ class _RestartDue:
     incarnation: int
 
 
+def name_of(key: str, incarnation: int) -> str:
+    """The name of a lane's actor."""
+    return f"{lane_log(key)}#{incarnation}"
+
+
+def key_of(name: str) -> str | None:
+    """The lane whose actor has this name; None when it is another kind of actor."""
+    return name.removeprefix("lane:").rpartition("#")[0] if name.startswith("lane:") else None
+
+
 @define
 class _Lane:
     """What the supervisor knows of one lane."""
@@ -181,7 +191,7 @@ class SupervisorActor(PooledActor):
             Fenced: self._fenced,
             LaneRead: self._read,
             LaneUnreadable: self._unreadable,
-            LaneCrashed: self._lane_crashed,
+            LaneCrashed: self._crashed,
             Ending: self._ending,
             PassivateLane: self._passivate,
             Passivated: self._passivated,
@@ -201,9 +211,6 @@ class SupervisorActor(PooledActor):
     def _awaken(self, message: Awaken) -> None:
         if message.key not in self._lanes:
             self._activate(_Lane(message.key, 0, "reading"))
-
-    def _lane_crashed(self, message: LaneCrashed) -> None:
-        self._crashed(message.crash)
 
     def _restart_due(self, message: _RestartDue) -> None:
         lane = self._lanes.get(message.key)
@@ -294,7 +301,7 @@ class SupervisorActor(PooledActor):
             shared,
             self._lane_ports,
             dispatcher=ports.dispatcher,
-            name=f"{lane_log(lane.key)}#{lane.incarnation}",
+            name=name_of(lane.key, lane.incarnation),
             mailbox_max=MAILBOX_MAX,
         )
         lane.state = "live"
@@ -326,10 +333,11 @@ class SupervisorActor(PooledActor):
 
     # --- death -----------------------------------------------------------------------------------------
 
-    def _crashed(self, crash: Crash) -> None:
-        lane = next((lane for lane in self._lanes.values() if lane.ref is crash.ref), None)
+    def _crashed(self, message: LaneCrashed) -> None:
+        crash = message.crash
         self._ports.on_error(crash.name, crash.error)
-        if lane is None:
+        lane = self._lanes.get(key_of(crash.name) or "")
+        if lane is None or lane.ref is not crash.ref:
             return
         running = lane.gate.durable.running if lane.gate is not None else None
         if running is not None:

@@ -9,6 +9,7 @@ import attrs
 
 from seriatim.actors.delivery import SendDone
 from seriatim.actors.eager import begin
+from seriatim.actors.outlet import Report
 from seriatim.adapters.base import Adapter
 from seriatim.errors import SendError
 from seriatim.model import Outbound, Sent, Target
@@ -16,8 +17,6 @@ from seriatim.outbox import Channel
 
 SEND_S_MAX = 60.0
 """A send that has not ended by then may or may not have arrived."""
-
-OnError = Callable[[str, BaseException], None]
 
 
 class AdapterSender:
@@ -27,7 +26,7 @@ class AdapterSender:
     timer.
     """
 
-    def __init__(self, adapter: Adapter, loop: asyncio.AbstractEventLoop, on_error: OnError) -> None:
+    def __init__(self, adapter: Adapter, loop: asyncio.AbstractEventLoop, on_error: Report) -> None:
         self._adapter = adapter
         self._loop = loop
         self._on_error = on_error

@@ -25,6 +25,7 @@ from seriatim.actors.calling import entry_of
 from seriatim.actors.clockwork import SystemClock
 from seriatim.actors.dispatch import LoopDispatcher, PinnedDispatcher
 from seriatim.actors.ids import Ids
+from seriatim.actors.outlet import Report
 from seriatim.actors.receipts import Receipt
 from seriatim.actors.runtime import Dispatchers, Opened, Runtime, Settings
 from seriatim.actors.turns import AgentRunner
@@ -50,7 +51,6 @@ SETTLE_S_MAX = 5.0
 """How long a stop waits for lazy events and owed replies after the drain."""
 
 State = Literal["new", "starting", "running", "stopping", "stopped"]
-OnError = Callable[[str, BaseException], None]
 
 
 class Gateway:
@@ -76,7 +76,7 @@ class Gateway:
         store: Store | Callable[[], Store] | None = None,
         clock: Clock | None = None,
         ids: Ids | None = None,
-        on_error: OnError | None = None,
+        on_error: Report | None = None,
     ) -> None:
         if (answer is None) == (agent_factory is None):
             raise InvalidInputError("answer", "exactly one of answer and agent_factory is needed")

@@ -36,7 +36,6 @@ class Platform:
         return self.name
 
 
-ChatType = str
 _OPTIONAL_TEXTS = (
     "chat_name",
     "user_id",
@@ -75,7 +74,7 @@ class SessionSource:
     platform: Platform = field(converter=_platform)
     chat_id: str = field(default="", converter=_id_text)
     chat_name: str | None = None
-    chat_type: ChatType = "dm"
+    chat_type: str = "dm"
     user_id: str | None = None
     user_name: str | None = None
     thread_id: str | None = None
