@@ -64,7 +64,7 @@ _SECOND: Final[tuple[str, ...]] = ()
 """What format 2 adds to files that hold data already: each thing with a word on what it is for."""
 
 STEPS: Final = (_FIRST, _SECOND)
-"""Statements that lead from format i to i + 1, over data that is there. Never change one that was released; add another.
+"""Statements that lead from format i to i + 1, whatever data is there. Never change a released one; add another.
 
 Tables and indexes only: what writes them (``group_commit``) holds no data and is made anew after the last step, so it
 is always of the newest format and may change freely with it.
