@@ -32,7 +32,8 @@ def shown(log: list[Event], count: int) -> Shown:
     for event in log[:count]:
         data = event.data
         if event.type == "surface/reset":
-            seqs, turns = (list(part) for part in shown(log, data["asOf"]))
+            then = shown(log, data["asOf"])
+            seqs, turns = list(then.seqs), list(then.turns)
         elif event.type == "turn/start":
             running = data["turn"]
             if turns and data.get("resumedFrom") == turns[-1].number:

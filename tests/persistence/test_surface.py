@@ -111,8 +111,12 @@ def test_a_retry_keeps_the_question_and_counts_as_the_same_turn() -> None:
 
     surface.extend(retry(surface, TIME))
     assert surface.seqs() == [1, 2, 5]
-    again = [("turn/start", {"turn": 3, "resumedFrom": 2}), ("assistant/message", {"turn": 3, "text": "better"})]
-    for kind, data in [*again, ("turn/end", {"turn": 3})]:
+    again: list[tuple[str, Data]] = [
+        ("turn/start", {"turn": 3, "resumedFrom": 2}),
+        ("assistant/message", {"turn": 3, "text": "better"}),
+        ("turn/end", {"turn": 3}),
+    ]
+    for kind, data in again:
         surface.apply(Event(kind, surface.head, TIME, data))
 
     assert surface.seqs() == [1, 2, 5, 10]
