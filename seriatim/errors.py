@@ -2,7 +2,9 @@
 
     SeriatimError
     ├── InvalidInputError            the caller: a value at the boundary is malformed
-    │   └── LosslessJsonError        the caller: an event's data can't be kept exactly as JSON
+    │   ├── LosslessJsonError        the caller: an event's data can't be kept exactly as JSON
+    │   └── SurfaceError             the caller: an operation doesn't fit what a session shows
+    │       └── SurfaceHorizonError  it reaches further back than was kept; fold the whole log
     ├── ConfigError                  the operator: one key of the configuration is wrong
     ├── HomeError                    the operator: the state home can't be used
     │   └── HomeBusyError            another process owns the home
@@ -78,6 +80,29 @@ class LosslessJsonError(InvalidInputError):
         super().__init__(f"{event_type} data{path}", reason)
         self.event_type = event_type
         self.path = path
+
+
+class SurfaceError(InvalidInputError):
+    """A message or an operation doesn't fit the surface it is meant for: nothing was changed.
+
+    ``event_type`` names the event or the operation.
+    """
+
+    def __init__(self, event_type: str, reason: str) -> None:
+        super().__init__(event_type, reason)
+        self.event_type = event_type
+
+
+class SurfaceHorizonError(SurfaceError):
+    """A reset reaches back beyond what this surface kept: fold the whole log, then repeat it.
+
+    ``as_of``: where it leads; ``horizon``: the first seq that was kept for it.
+    """
+
+    def __init__(self, event_type: str, as_of: int, horizon: int) -> None:
+        super().__init__(event_type, f"leads back to {as_of}, but only turns from {horizon} on were kept")
+        self.as_of = as_of
+        self.horizon = horizon
 
 
 class ConfigError(SeriatimError):
@@ -184,12 +209,27 @@ class StoreUnhealthyError(StoreError):
 
 
 class CorruptionError(StoreError):
-    """Bytes on disk are not what was written; ``where`` names the place. Never written over."""
+    """Bytes on disk are not what was written. Never written over.
 
-    def __init__(self, where: str, reason: str) -> None:
+    ``where`` names the place in words; ``log``, ``seq`` (the first event that can't be trusted) and ``file`` say it
+    for programs, each None where it isn't known or doesn't apply.
+    """
+
+    def __init__(
+        self,
+        where: str,
+        reason: str,
+        *,
+        log: str | None = None,
+        seq: int | None = None,
+        file: str | None = None,
+    ) -> None:
         super().__init__(f"{where}: {reason}")
         self.where = where
         self.reason = reason
+        self.log = log
+        self.seq = seq
+        self.file = file
 
 
 class FormatUnsupportedError(StoreError):
