@@ -93,7 +93,7 @@ class JsonlLogs:
                 tail = _Tail(revision, scan.end, scan.crc, head, scan.unterminated)
                 self._remember(self._tails, session_id, tail)
                 torn = os.fstat(file.fileno()).st_size - scan.end
-                return StoredLog(header, tuple(events), head, revision, torn)
+                return StoredLog(header, tuple(events), head, revision, _incarnation(file), torn)
         return None
 
     def revision(self, session_id: str) -> Revision | None:
@@ -117,6 +117,8 @@ class JsonlLogs:
             if tail.head != head:
                 raise HeadMismatchError(session_id, head, tail.head) if head else LogExistsError(session_id)
             self._cut_torn(descriptor, path, tail)
+            if not lines:
+                return _stat_revision(os.fstat(descriptor))
             content, crc = self._encode(lines, len(lines), tail.crc)
             if tail.unterminated:
                 content = b"\n" + content
@@ -162,7 +164,7 @@ class JsonlLogs:
             scan = Scan(file, str(path), self.encoding)
             header = self._header(scan, session_id)
             events, problems = rescue(scan)
-            return StoredLog(header, events, len(events), _revision(file)), problems
+            return StoredLog(header, events, len(events), _revision(file), _incarnation(file)), problems
         return None
 
     def close(self) -> None:
@@ -329,6 +331,11 @@ def _opened(path: Path) -> BinaryIO:
 
 def _revision(file: BinaryIO) -> Revision:
     return _stat_revision(os.fstat(file.fileno()))
+
+
+def _incarnation(file: BinaryIO) -> str:
+    status = os.fstat(file.fileno())
+    return f"{status.st_dev}:{status.st_ino}"
 
 
 def _stat_revision(status: os.stat_result) -> Revision:
