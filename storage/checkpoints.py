@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from zlib import crc32
 
-from seriatim.errors import InvalidInputError
+from seriatim.errors import InvalidInputError, LogCompactedError
+from seriatim.events import Event, LogId
 
-from .contract import Archive, Balance, Checkpoint
+from .contract import Archive, Balance, Checkpoint, StoreReader
 from .encoding import encode_object
 
 
@@ -35,3 +36,15 @@ def archive_sum(log: str, base: int, chain: int, version: int, counts: Balance, 
     """The checksum of an archive; ``chain``: the checksum along the log at ``base``."""
     numbers = (base, chain, version, counts.accepted, counts.answered, counts.merged, counts.dropped)
     return crc32(text.encode(), crc32(f"{numbers} {log}".encode()))
+
+
+def read_whole(reader: StoreReader, log: LogId) -> tuple[Archive | None, list[Event]]:
+    """All that a log tells: its archive, if it was compacted, and the events since. Raises what ``read`` raises."""
+    archive = reader.archive(log)
+    while True:
+        try:
+            return archive, reader.read(log, 0 if archive is None else archive.base)
+        except LogCompactedError:  # between the two calls
+            before, archive = archive, reader.archive(log)
+            if archive == before:
+                raise

@@ -68,9 +68,7 @@ def _place(connection: sqlite3.Connection, log: LogId) -> tuple[int, int] | None
     return row
 
 
-def read_checkpoint(
-    connection: sqlite3.Connection, log: LogId, of: Literal["state", "surface"]
-) -> Checkpoint | None:
+def read_checkpoint(connection: sqlite3.Connection, log: LogId, of: Literal["state", "surface"]) -> Checkpoint | None:
     """See ``StoreReader.checkpoint``. Raises sqlite3.Error."""
     row = connection.execute(_CHECKPOINT, [log if is_name(log) else None, of]).fetchone()
     if row is None:
@@ -90,8 +88,8 @@ def read_archive(connection: sqlite3.Connection, log: LogId) -> Archive | None:
     row = connection.execute(_READ_ARCHIVE, [log if is_name(log) else None]).fetchone()
     if row is None:
         return None
-    base, chain, version, *ends, crc, text = row
-    counts = Balance(*ends, waiting=0)
+    base, chain, version, accepted, answered, merged, dropped, crc, text = row
+    counts = Balance(accepted, answered, merged, dropped, 0)
     if crc != archive_sum(log, base, chain, version, counts, text):
         raise CorruptionError(f"{log} before {base}", "the archive's checksum is broken")
     return Archive(log, base, version, counts, json.loads(text))
