@@ -91,7 +91,7 @@ def read_archive(connection: sqlite3.Connection, log: LogId) -> Archive | None:
     base, chain, version, accepted, answered, merged, dropped, crc, text = row
     counts = Balance(accepted, answered, merged, dropped, 0)
     if crc != archive_sum(log, base, chain, version, counts, text):
-        raise CorruptionError(f"{log} before {base}", "the archive's checksum is broken")
+        raise CorruptionError(f"{log} before {base}", "the archive's checksum is broken", log=log, seq=0)
     return Archive(log, base, version, counts, json.loads(text))
 
 
