@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from seriatim.batch import Rules
+from seriatim.closers import OpenTurn
 from seriatim.events import lane_log
 from seriatim.lane import LaneState, SessionPart, apply_lane, apply_session
 from seriatim.outbox import Channel
@@ -74,3 +75,4 @@ def test_a_snapshot_leaves_no_field_out() -> None:
     assert {field.name for field in attrs.fields(LaneState)} == told | {"key", "session"}
     assert set(lane_snapshot(LaneState("k"))) == told
     assert set(session_snapshot(SessionPart("s"))) == {field.name for field in attrs.fields(SessionPart)}
+    assert [field.name for field in attrs.fields(OpenTurn)] == ["number", "step", "calls"]
