@@ -107,7 +107,7 @@ MUTANTS: Final = (
     Mutant(
         "a recorded call is told as not started",
         closers.closing,
-        (("if recorded is None else", "if True else"),),
+        (("NOT_STARTED_TEXT) if recorded is None", "NOT_STARTED_TEXT) if True"),),
         ("one tool",),
     ),
     Mutant(
