@@ -90,7 +90,7 @@ def migrate_in_a_child(path: Path, die_at: int = 0) -> int:
             os.chdir(path.parent)
             Dying.left = die_at
             connect = partial(sqlite3.connect, factory=Dying)
-            vars(schema)["sqlite3"] = SimpleNamespace(connect=connect, Error=sqlite3.Error)
+            schema.__dict__["sqlite3"] = SimpleNamespace(connect=connect, Error=sqlite3.Error)
             SqliteStore(path, busy_ms=20_000).close()
             os._exit(0)
         finally:
