@@ -2,8 +2,17 @@
 
 from seriatim.vocabulary import KNOWN_SESSION_EVENT_TYPES
 
-from .contract import Balance, Store, StoreReader
+from .contract import Archive, Balance, Checkpoint, Store, StoreReader
 from .memory import MemoryStore
 from .sqlite import SqliteStore
 
-__all__ = ["KNOWN_SESSION_EVENT_TYPES", "Balance", "MemoryStore", "SqliteStore", "Store", "StoreReader"]
+__all__ = [
+    "KNOWN_SESSION_EVENT_TYPES",
+    "Archive",
+    "Balance",
+    "Checkpoint",
+    "MemoryStore",
+    "SqliteStore",
+    "Store",
+    "StoreReader",
+]
