@@ -1,6 +1,7 @@
 """Stores: what a gateway keeps its logs in; and the event-log service, sessions alone, over a store or JSONL files."""
 
 from seriatim.errors import SessionFormatUnsupportedError, SessionPersistenceCorruptionError
+from seriatim.vocabulary import KNOWN_SESSION_EVENT_TYPES
 
 from .contract import Archive, Balance, Checkpoint, Store, StoreReader
 from .event_log.header import SESSION_FORMAT_VERSION, SessionHeader
@@ -20,6 +21,7 @@ from .memory import MemoryStore
 from .sqlite import SqliteStore
 
 __all__ = [
+    "KNOWN_SESSION_EVENT_TYPES",
     "SESSION_FORMAT_VERSION",
     "Archive",
     "Balance",
