@@ -144,7 +144,7 @@ class Runtime:
         """Start the other actors. ``open_reader`` is called on the reader's thread."""
         lanes = self.dispatchers.lanes
         beside = self.dispatchers.reader
-        reader = self._reader = self.system.start(LaneReader, open_reader, dispatcher=beside, name="reader")
+        self._reader = self.system.start(LaneReader, open_reader, self._writer, dispatcher=beside, name="reader")
         self._upkeep = self.system.start(
             UpkeepActor, open_reader, self._writer, self._on_error, dispatcher=beside, name="upkeep"
         )
@@ -152,7 +152,7 @@ class Runtime:
             system=self.system,
             directory=self.directory,
             writer=self._writer,
-            reader=reader,
+            reader=self._reader,
             receipts=self.receipts,
             runner=self.runner,
             slots=self.slots,

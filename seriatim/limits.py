@@ -106,6 +106,12 @@ CHECKPOINTS_STEP_MAX: Final = 64
 UPKEEP_GROUPS_MAX: Final = 64
 """Groups after which a writer that is never idle makes one step of upkeep all the same."""
 
+SURFACE_TURNS_KEPT: Final = 200
+"""Visible turns that a surface snapshot keeps for undoing; who goes back further folds the whole session."""
+
+SURFACE_SKIP_EVENTS: Final = 256
+"""Events between two shown messages that are worth skipping; shorter gaps are read through."""
+
 COMPACT_EVENTS: Final = 20_000
 """Events of a lane log (about four thousand turns) below which compaction leaves it alone."""
 
