@@ -146,7 +146,13 @@ class Runtime:
         beside = self.dispatchers.reader
         self._reader = self.system.start(LaneReader, open_reader, self._writer, dispatcher=beside, name="reader")
         self._upkeep = self.system.start(
-            UpkeepActor, open_reader, self._writer, self._on_error, dispatcher=beside, name="upkeep"
+            UpkeepActor,
+            open_reader,
+            self._writer,
+            self.settings.growth.step_commits,
+            self._on_error,
+            dispatcher=beside,
+            name="upkeep",
         )
         ports = SupervisorPorts(
             system=self.system,

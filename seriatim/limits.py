@@ -118,7 +118,7 @@ COMPACT_EVENTS: Final = 20_000
 COMPACT_READ_EVENTS: Final = 2048
 """Events that one piece of a compaction reads: bounds how long a lane that wants to be read waits for it."""
 
-COMPACT_PARTS_MAX: Final = 512
+COMPACT_COMMITS_MAX: Final = 512
 """Commits that one step of the writer removes: bounds how long a group waits for it, and the WAL."""
 
 COMPACT_LANES_MAX: Final = 1024

@@ -15,7 +15,6 @@ from seriatim.storage.memory import MemoryDisk, MemoryStore
 from seriatim.storage.sqlite import SqliteStore
 from tests.growth.worlds import Life, texts
 
-
 Lives = Callable[..., Life]
 
 

@@ -41,7 +41,7 @@ class Session:
     def shown(self) -> list[Event]:
         """What a reader finds; the snapshot is kept if one is due."""
         self.read.clear()
-        messages, snapshot = read_messages(self.reader, LOG, len(self.events))  # type: ignore[arg-type]
+        messages, snapshot = read_messages(self.reader, LOG, len(self.events))
         if snapshot is not None:
             self.store.keep([snapshot])
         return list(messages)

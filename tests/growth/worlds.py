@@ -102,10 +102,10 @@ class Life:
                 self.dispatcher.step()
             self.runner.run()
 
-    def say(self, text: str, chat: str = "1", *, run: bool = True) -> Receipt:
+    def say(self, text: str, chat: str = "1", *, run: bool = True, message_id: str = "") -> Receipt:
         """Somebody writes; by default everything that follows is done."""
         source = SessionSource("fake", chat, user_id="u")
-        event = MessageEvent(text, source, message_id=f"m{next(numbers)}")
+        event = MessageEvent(text, source, message_id=message_id or f"m{next(numbers)}")
         receipt = self.runtime.accept(event, "/", lambda _: None)
         if run:
             self.run()
