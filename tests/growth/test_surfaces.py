@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -28,7 +29,7 @@ class Session:
         self.store = MemoryStore()
         self.events: list[Event] = []
         self.read: list[tuple[LogId, int, int]] = []
-        self.reader = CountingReader(self.store.reader(), self.read)
+        self.reader: Any = CountingReader(self.store.reader(), self.read)
 
     def append(self, events: Sequence[Event]) -> None:
         """One commit."""
