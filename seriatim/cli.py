@@ -1,7 +1,7 @@
 """The command line: ``seriatim chat``, ``serve``, ``balance``, ``export``, ``import`` and ``verify``.
 
-Exit codes: 0 all well; 1 the balance or a comparison doesn't hold, or a stop left turns to be resumed; 2 the configuration, the
-home or the arguments are wrong (one line on standard error says what, and nothing was written).
+Exit codes: 0 all well; 1 the balance or a comparison doesn't hold, or a stop left turns to be resumed; 2 the
+configuration, the home or the arguments are wrong (one line on standard error says what, and nothing was written).
 """
 
 from __future__ import annotations

@@ -13,10 +13,17 @@ from typing import Final, Literal
 from attrs import Factory, define
 
 from seriatim.closers import closers
-from seriatim.errors import LogNotFoundError, SeriatimError, SessionPersistenceCorruptionError
+from seriatim.errors import (
+    LogNotFoundError,
+    SeriatimError,
+    SessionFormatUnsupportedError,
+    SessionPersistenceCorruptionError,
+)
 from seriatim.limits import LIST_PAGE, TRANSFER_BATCH_BYTES
+from seriatim.vocabulary import KNOWN_SESSION_EVENT_TYPES
 
 from .backend import LogBackend, StoredLog
+from .formats import check_known
 from .header import SessionHeader, make_header
 from .lines import encode_events
 from .seed_events import translate
@@ -91,7 +98,8 @@ def salvage(backend: LogBackend, session_id: str, new_id: str, now: int) -> tupl
     if found is None:
         raise LogNotFoundError(session_id)
     stored, problems = found
-    sound = [event for place, event in enumerate(stored.events) if event.seq == place]
+    sound, problem = _sound(stored)
+    problems += problem
     if not sound:
         raise LogNotFoundError(session_id)
     events = (*sound, *freeze_events(closers(sound)))
@@ -105,6 +113,17 @@ def salvage(backend: LogBackend, session_id: str, new_id: str, now: int) -> tupl
     })  # fmt: skip
     _write(header, events, 0, backend)
     return header, problems
+
+
+def _sound(stored: StoredLog) -> tuple[list[SessionEvent], tuple[Problem, ...]]:
+    """The events up to the first that is missing, or that this version must understand and doesn't."""
+    sound = [event for place, event in enumerate(stored.events) if event.seq == place]
+    for place, event in enumerate(sound):
+        try:
+            check_known(stored.header.id, [event], KNOWN_SESSION_EVENT_TYPES)
+        except SessionFormatUnsupportedError as error:
+            return sound[:place], (Problem(stored.header.id, error),)
+    return sound, ()
 
 
 def _all(source: LogBackend, ids: Iterable[str] | None, report: Report) -> Iterator[StoredLog]:
