@@ -31,6 +31,10 @@ class Trace:
     step: int = 0
     calls: dict[str, bool] = attrs.Factory(dict)
 
+    def fork(self) -> Trace:
+        """A private copy."""
+        return Trace(self.head, self.turns, self.turn, self.steps, self.step, dict(self.calls))
+
     def check(self, event: Event) -> None:
         """Raise InvalidInputError where ``event`` can't come next; changes nothing.
 
@@ -132,5 +136,5 @@ def _number(told: object, otherwise: int) -> int:
     return told if type(told) is int else otherwise
 
 
-def _unless(fits: bool, said: str) -> str | None:  # noqa: FBT001 - reads as a sentence
+def _unless(fits: bool, said: str) -> str | None:
     return None if fits else said
