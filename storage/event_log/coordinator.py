@@ -169,8 +169,8 @@ class Coordinator:
         if len(self._vetted) > JSONL_LOGS_CACHED_MAX:
             self._vetted.popitem(last=False)
 
-    async def prepare(self, session_id: str) -> SessionPreparation[Any]:
-        """See ``SessionPersistence.prepare``."""
+    async def prepare(self, session_id: str, abandoned: asyncio.Event) -> SessionPreparation[Any]:
+        """See ``SessionPersistence.prepare``. When ``abandoned``, it reserves nothing for nobody."""
         while True:
             if self._is_live(session_id):
                 raise SessionLiveError(session_id, "is alive; it can't be prepared")
@@ -182,6 +182,8 @@ class Coordinator:
                 if self._is_live(session_id):
                     continue
                 self._tracks.put(Tracked(prepared.header, len(prepared.events)))
+                if abandoned.is_set():
+                    return SessionPreparation(None)
                 session = self._restore(prepared)
                 reservation = self._pool.reserve(session_id, prepared, session)
             return SessionPreparation(session, functools.partial(self._pool.release, session_id, reservation))

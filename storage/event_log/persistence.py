@@ -105,10 +105,12 @@ class SessionPersistence:
         SessionInspection. Raises SessionLiveError, LogNotFoundError and what ``load`` raises.
         """
         self._check_open()
-        task = self._work.start(self._inner.prepare(session_id))
+        abandoned = asyncio.Event()
+        task = self._work.start(self._inner.prepare(session_id, abandoned))
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
+            abandoned.set()
             task.add_done_callback(_dispose_unclaimed)
             raise
 
