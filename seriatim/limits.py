@@ -106,6 +106,15 @@ PREPARE_TRIES_MAX: Final = 8
 LOG_WORKERS: Final = 4
 """Threads of the event-log service: sessions are read and synced side by side, each of them in order."""
 
+WRITE_WINDOW_MS: Final = 200
+"""How long a live session's event may wait for others to be stored with it (seed 1 §12)."""
+
+WRITE_WINDOW_MS_MAX: Final = 2**31 - 1
+"""The longest such wait that may be set: what timers of other runtimes take."""
+
+WRITE_BATCH_EVENTS_MAX: Final = 4096
+"""Events of one batch of a live session, so that a long outage isn't made good in one enormous write."""
+
 LIST_PAGE: Final = 1000
 """Sessions that a listing asks of its backend at a time: bounds how long one call holds a thread."""
 
