@@ -193,7 +193,7 @@ def test_a_repair_that_is_killed_ends_in_the_same_bytes(tmp_path: Path, encoding
     expected, steps = _files(tmp_path / "whole"), len(done)
     assert steps >= 8
     for step in range(steps):
-        for second in range(steps - step + 1):
+        for second in range(0, steps - step + 1, 2):
             root = torn(f"{step}-{second}")
             for kill in (step, second):
                 with killed_at(kill), suppress(KilledError):  # the second one may come too late
