@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
+from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -77,6 +78,7 @@ class JsonlLogs:
         self._other = _NAMES["raw" if encoding == "zstd" else "zstd"]
         self._places: OrderedDict[str, Path] = OrderedDict()
         self._tails: OrderedDict[str, _Tail] = OrderedDict()
+        self._listing: tuple[list[tuple[str, int]], list[str]] = ([], [])
         self._lock = threading.Lock()
 
     def locate(self, header: SessionHeader) -> SessionLocation:
@@ -131,10 +133,12 @@ class JsonlLogs:
 
     def page(self, after: str | None, limit: int) -> StoredPage:
         """See ``LogBackend.page``; reads one header per session of the page."""
-        names = [name for name in self._names() if after is None or name > after]
+        listed = self._names(afresh=after is None)
+        start = 0 if after is None else bisect_right(listed, after)
+        names = listed[start : start + limit]
         found: list[SessionPersistenceSnapshot] = []
         problems: list[Problem] = []
-        for name in names[:limit]:
+        for name in names:
             encoded, _, project = name.partition("/")
             path = self.root / project / encoded / self._name
             try:
@@ -142,7 +146,7 @@ class JsonlLogs:
                     found.append(snapshot)
             except StoreError as error:
                 problems.append(Problem(str(path), error))
-        return StoredPage(tuple(found), tuple(problems), names[limit - 1] if limit < len(names) else None)
+        return StoredPage(tuple(found), tuple(problems), names[-1] if start + limit < len(listed) else None)
 
     def read_raw(self, session_id: str) -> SessionRawArtifact | None:
         """See ``LogBackend.read_raw``: the text of the whole batches."""
@@ -208,13 +212,20 @@ class JsonlLogs:
         except OSError as error:
             raise StoreUnhealthyError(f"{self.root}: can't be read ({error.strerror})") from None
 
-    def _names(self) -> list[str]:
-        """``session/project`` of every session folder, sorted."""
-        return sorted(
-            f"{encoded}/{project}"
-            for project in self._projects()
-            for encoded in os.listdir(self.root / project)  # noqa: PTH208 - names are all that is wanted
-        )
+    def _names(self, *, afresh: bool) -> list[str]:
+        """``session/project`` of every session folder, sorted; pages of one list share what its first one read."""
+        try:
+            stamps = [(project, (self.root / project).stat().st_mtime_ns) for project in self._projects()]
+            if afresh or self._listing[0] != stamps:
+                names = (
+                    f"{encoded}/{project}"
+                    for project, _ in stamps
+                    for encoded in os.listdir(self.root / project)  # noqa: PTH208 - names are all that is wanted
+                )
+                self._listing = (stamps, sorted(names))
+        except OSError as error:
+            raise StoreUnhealthyError(f"{self.root}: can't be listed ({error.strerror})") from None
+        return self._listing[1]
 
     def _peek(self, path: Path) -> SessionPersistenceSnapshot | None:
         """Header and revision of one file; None when it holds no event."""
