@@ -335,7 +335,10 @@ class Gateway:
             raise WrongThreadError("accept belongs to the gateway's loop; use gateway.submit(event) from elsewhere")
         future: asyncio.Future[Receipt] = loop.create_future()
         runtime.accept(event, prefix, partial(_resolve, future))
-        return await future
+        receipt = await future
+        if receipt.outcome == "pending":
+            raise GatewayClosedError("the gateway stopped before it was known whether the message is durable")
+        return receipt
 
     def submit(self, event: MessageEvent) -> Future[Receipt]:
         """``accept`` from any thread. Raises GatewayClosedError."""

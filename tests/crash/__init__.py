@@ -14,7 +14,7 @@ the run that the clean trace told. What may happen to a run:
 - the platform repeats what was not acked, repeats what was, or (like IRC) never repeats anything; a send is refused,
   or its end is unknown (and it arrived, or didn't).
 
-The points come from the trace of each scenario's clean run, never from a list. What must hold is in ``checks`` (at the
+The points come from the trace of each scenario's clean run, never from a list. What must hold is in ``seriatim.testing``: ``judge`` (at the
 end of a run, from the logs by a fold of its own) and ``witness`` (at each effect: is the commit that explains it
 durable?).
 

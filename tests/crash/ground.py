@@ -4,22 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 
-from attrs import frozen
-
 from seriatim.model import MessageEvent, Platform, SessionSource
 from seriatim.testing.fake_platform import FakePlatform, Posted
 from seriatim.testing.scripted import Ran
+from seriatim.testing.witness import Effects
 from tests.crash.scenario import Again, Say, Scenario
-
-__all__ = ["Ground", "ToolRun"]
-
-
-@frozen
-class ToolRun:
-    """A tool call that ran, and in which life."""
-
-    life: int
-    ran: Ran
 
 
 class Ground:
@@ -31,10 +20,11 @@ class Ground:
         self.platform.fail_next(*scenario.sends)
         self.done = 0
         self.life = 0
-        self.tools: list[ToolRun] = []
-        self.sends: Counter[tuple[str, int]] = Counter()
-        self.started: Counter[tuple[str, int]] = Counter()
+        self.tools: list[Ran] = []
+        self.effects = Effects()
+        self.checked: Counter[str] = Counter()
         self.refused: set[str] = set()
+        self.given: list[list[str]] = []
         self.struck: Counter[str] = Counter()
         self.deaths = 0
         """Deaths of the process and of actors, that may have interrupted a turn."""
@@ -44,6 +34,10 @@ class Ground:
         """Note a violation, once."""
         if text not in self.wrong:
             self.wrong.append(text)
+
+    def echoed(self, text: str) -> bool:
+        """Whether the agent repeats this text."""
+        return text.split()[0] not in ("fail", "silent", "never", "long")
 
     @property
     def next_step(self) -> Say | Again | None:
