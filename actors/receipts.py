@@ -45,7 +45,8 @@ class Receipt:
     """What ``accept`` says about a message, and the way to wait for its end.
 
     ``outcome``: accepted, merged (accepted, and it joined a waiting message), duplicate (accepted before)
-    or refused; "pending" until that is known. ``reason``: why it was refused. ``position``: turns before it. ``message_id``: its inbox id.
+    or refused; "pending" until that is known. ``reason``: why it was refused. ``position``: turns before it.
+    ``message_id``: its inbox id.
     """
 
     __slots__ = ("_end", "_waiter", "message_id", "outcome", "position", "reason", "session_id", "session_key")

@@ -228,7 +228,7 @@ class _Lane:
         self.messages: dict[str, _Message] = {}
         self.owed: dict[str, Event] = {}
         self.settled: set[tuple[str, int]] = set()
-        self.abandoned: set[tuple[str, int]] = set()
+        self.abandoned: dict[tuple[str, int], str] = {}
         self.interruptions: Counter[str] = Counter()
         self.in_a_row = 0
         self.to_give_up: set[str] = set()
@@ -349,7 +349,7 @@ class _Lane:
         self.settled.add((event.data["id"], event.data["part"]))
 
     def _delivery_abandoned(self, event: Event) -> None:
-        self.abandoned.add((event.data["id"], event.data["part"]))
+        self.abandoned[event.data["id"], event.data["part"]] = event.data["reason"]
 
 
 def _check_attempts(ground: Ground, lane: _Lane) -> None:
@@ -376,6 +376,8 @@ def _check_replies(ground: Ground, lane: _Lane) -> None:
             if name not in lane.settled and name not in lane.abandoned:
                 ground.complain(f"part {part} of {delivery} is neither settled nor abandoned")
             if name in lane.abandoned:
+                if lane.abandoned[name] == "stop" and name in first:
+                    ground.complain(f"part {part} of {delivery} was given up by /stop, and yet it had been sent")
                 continue
             if name not in first:
                 ground.complain(f"part {part} of {delivery} never arrived")

@@ -73,9 +73,9 @@ WORDS: Final = (
 
 
 def by_first_word(job: TurnJob) -> Script:
-    """An agent that does what the first word of its first message says, and repeats what it was told (see ``echoes``)."""
+    """An agent that does what the first word of its first message says, and repeats what it is told (``echoes``)."""
     reply = "re: " + " | ".join(claim.text for claim in job.claims)
-    match job.claims[0].text.split()[0]:
+    match job.claims[0].text.split(maxsplit=1)[0]:
         case "tool":
             return Script(reply, steps=(ScriptStep("let me", (ScriptCall("save", 1),)),))
         case "tools":
@@ -103,7 +103,7 @@ def by_first_word(job: TurnJob) -> Script:
 
 def echoes(text: str) -> bool:
     """Whether the reply of ``by_first_word`` to this message surely holds its text."""
-    return text.split()[0] not in ("long", "fail", "silent", "never")
+    return text.split(maxsplit=1)[0] not in ("long", "fail", "silent", "never")
 
 
 @frozen

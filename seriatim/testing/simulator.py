@@ -59,7 +59,7 @@ from seriatim.storage.contract import Store, StoreReader
 from seriatim.storage.memory import MemoryDisk, MemoryStore
 from seriatim.testing.chance import Dice, Plan, plan_of
 from seriatim.testing.clock import START_MS
-from seriatim.testing.fake_platform import FakePlatform, Posted
+from seriatim.testing.fake_platform import FakePlatform, FaultKind, Posted
 from seriatim.testing.faulty_store import Fault, FaultyStore, SimulatedCrash
 from seriatim.testing.judge import judge, judge_live
 from seriatim.testing.process import Sending, SimulatedProcess
@@ -70,11 +70,16 @@ from seriatim.turn import TurnJob
 BY_US: Final = "by the simulator"
 STEPS_MAX: Final = 20_000
 """Steps after which a world that has been left in peace must be at rest."""
+_SEND_FAULTS: Final[tuple[FaultKind, ...]] = ("plain", "plain", "arrived", "arrived", "lost", "permanent")
 ERRORS: Final = (RuntimeError, MemoryError, asyncio.CancelledError, SystemExit)
 
 
 class Violation(AssertionError):  # noqa: N818 - a finding about the product, no error of this program
-    """An invariant is broken."""
+    """An invariant is broken. ``wrong``: what doesn't hold, in the order in which it was found."""
+
+    def __init__(self, seed: int, step: int, wrong: Sequence[str]) -> None:
+        super().__init__(f"seed {seed}, step {step}: " + "; ".join(wrong[:3]))
+        self.wrong = tuple(wrong)
 
 
 @define
@@ -136,10 +141,10 @@ class Simulator:
             age_ms_max=plan.age_ms,
             dm_without_ids=False,
         )
-        self._sources = _people(plan.lanes)
-        self._names = {
+        self.sources = _people(plan.lanes)
+        self.names = {
             canonical_key(source, self._settings.keys, "" if source.platform.name == "host" else "fake"): source.chat_id
-            for source in self._sources
+            for source in self.sources
         }
         self._faults = True
         self._acts = plan.acts
@@ -147,6 +152,7 @@ class Simulator:
         self._said = 0
         self._giving: deque[Posted] = deque()
         self._poison: set[str] = set()
+        self._barred: set[str] = set()
         self._outage = 0
         self._dead = ""
         self._stopping: Iterator[None] | None = None
@@ -196,8 +202,8 @@ class Simulator:
             self._everywhere("plain last")
 
     def _everywhere(self, text: str) -> None:
-        for source in self._sources:
-            self._say(source, text)
+        for source in self.sources:
+            self.say(source, text)
         self._settle()
 
     def _settle(self) -> None:
@@ -261,11 +267,11 @@ class Simulator:
 
     def _choose(self, choices: list[tuple[float, Callable[[], Any]]]) -> None:
         left = self.dice.roll("next") * sum(weight for weight, _ in choices)
-        for weight, act in choices:
-            left -= weight
-            if left < 0:
-                break
-        act()
+        at = 0
+        while at + 1 < len(choices) and left >= choices[at][0]:
+            left -= choices[at][0]
+            at += 1
+        choices[at][1]()
 
     def _at_rest(self) -> None:
         """Nothing can happen any more unless people act: what holds at any rest is judged."""
@@ -277,7 +283,7 @@ class Simulator:
 
     def _hold(self) -> None:
         if self.wrong:
-            raise Violation(f"seed {self.seed}, step {self.steps}: " + "; ".join(self.wrong[:3]))
+            raise Violation(self.seed, self.steps, self.wrong)
 
     # --- the process -----------------------------------------------------------------------------------
 
@@ -424,10 +430,10 @@ class Simulator:
 
     def note(self, key: str, text: str) -> None:
         """Something has happened, to a lane (by key or chat) or ("") to all."""
-        line = f"{self._names.get(key, key)}: {text}"
+        line = f"{self.names.get(key, key)}: {text}"
         self.checksum = zlib.crc32(line.encode(), self.checksum)
         if self._keep_story:
-            self.story.append((self._names.get(key, key), f"{self.steps:5} {self._names.get(key, key):3} {text}"))
+            self.story.append((self.names.get(key, key), f"{self.steps:5} {self.names.get(key, key):3} {text}"))
 
     def complain(self, text: str) -> None:
         """Something doesn't hold; the run ends after this step."""
@@ -479,9 +485,15 @@ class Simulator:
 
     def _arrive(self, sending: Sending) -> None:
         out = sending.out
+        fault: FaultKind | None = None
         if self._faults and self.dice.hits("bad send", self.plan.bad_send):
-            kinds: tuple[Any, ...] = ("plain", "plain", "arrived", "arrived", "lost", "permanent")
-            self.platform.fail_next(self.dice.pick("which send", kinds))
+            fault = self.dice.pick("which send", _SEND_FAULTS)
+        if fault == "permanent":
+            self._barred.add(out.idempotency_key)
+        if out.idempotency_key in self._barred:
+            fault = "permanent"  # what is refused for good stays so
+        if fault is not None:
+            self.platform.fail_next(fault)
         message_id: str | None = None
         error: SendError | None = None
         try:
@@ -505,23 +517,24 @@ class Simulator:
         """Somebody does something; perhaps then they all wait."""
         self._acts -= 1
         self._lull = self.dice.hits("lull", self.plan.lulls)
-        source = self.dice.pick("who", self._sources)
+        source = self.dice.pick("who", self.sources)
         what = self.dice.roll("what")
         if what < 0.55:
             for _ in range(self.dice.pick("burst", (1, 1, 1, 2, 5))):
-                self._say(source, self.dice.pick("word", self._words))
+                self.say(source, self.dice.pick("word", self._words))
         elif what < 0.7:
-            self._say(source, "/queue " + self.dice.pick("word", self._words))
+            self.say(source, "/queue " + self.dice.pick("word", self._words))
         elif what < 0.8:
-            self._say(source, "/stop")
+            self.say(source, "/stop")
         elif what < 0.87:
-            self._say(source, self.dice.pick("word", ("/new", "/reset")))
+            self.say(source, self.dice.pick("word", ("/new", "/reset")))
         elif what < 0.92:
-            self._say(source, self.dice.pick("word", ("/status", "/help", "/what", "/queue")))
+            self.say(source, self.dice.pick("word", ("/status", "/help", "/what", "/queue")))
         else:
-            self._say(source, "plain wake", wake=True)
+            self.say(source, "plain wake", wake=True)
 
-    def _say(self, source: SessionSource, text: str, *, wake: bool = False) -> None:
+    def say(self, source: SessionSource, text: str, *, wake: bool = False) -> None:
+        """Somebody writes ``text``; a number behind it tells it from others."""
         self._said += 1
         if not text.startswith("/") or " " in text:
             text = f"{text} {self._said}"

@@ -37,7 +37,7 @@ class Ground:
 
     def echoed(self, text: str) -> bool:
         """Whether the agent repeats this text."""
-        return text.split()[0] not in ("fail", "silent", "never", "long")
+        return text.split(maxsplit=1)[0] not in ("fail", "silent", "never", "long")
 
     @property
     def next_step(self) -> Say | Again | None:
