@@ -92,7 +92,7 @@ def plan_of(seed: int) -> Plan:
     return Plan(
         lanes=one(1, 2, 2, 3),
         shared=one(True, False),
-        acts=one(8, 12, 18),
+        acts=one(10, 14, 18),
         people=one(0.1, 0.5, 2.0),
         lulls=one(0.1, 0.3, 0.6),
         slots=one(1, 2, 8),

@@ -437,17 +437,17 @@ def _check_receipts(ground: Ground, process: Process, lanes: list[_Lane]) -> Non
     for receipt in process.receipts:
         end = receipt.end
         if end is None:
-            ground.complain(f"{receipt.message_id} is over and its receipt {receipt.outcome}")
+            ground.complain(f"{receipt.session_key}: {receipt.message_id} is over, its receipt {receipt.outcome}")
         elif end.outcome in ("answered", "merged", "dropped"):
             told = ends.get(receipt.message_id, [])
             if not told or not told[0].startswith(end.outcome):
-                ground.complain(f"a receipt says {end.outcome}, the log {told}")
+                ground.complain(f"{receipt.session_key}: a receipt says {end.outcome}, the log {told}")
             if (
                 told == ["answered completed"]
                 and end.text is None
                 and "silent" not in _texts(lanes, receipt.message_id)
             ):
-                ground.complain(f"the receipt of {receipt.message_id} has lost the reply")
+                ground.complain(f"{receipt.session_key}: the receipt of {receipt.message_id} has lost the reply")
 
 
 def _texts(lanes: list[_Lane], inbox_id: str) -> str:
