@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from attrs import frozen
+from attrs import Factory, frozen
 
 from seriatim.actors.delivery import Deliveries, DeliveryActor, Sender
 from seriatim.actors.dispatch import Dispatcher
@@ -25,6 +25,7 @@ from seriatim.actors.slots import TurnSlots
 from seriatim.actors.supervisor import Awaken, Directory, LaneCrashed, SupervisorActor, SupervisorPorts, key_of
 from seriatim.actors.system import ActorSystem
 from seriatim.actors.turns import TurnRunner
+from seriatim.actors.upkeep import Growth, UpkeepActor
 from seriatim.actors.warden import CacheWardenActor, Crowded, WarmLanes
 from seriatim.batch import Rules
 from seriatim.clock import Clock
@@ -59,6 +60,7 @@ class Settings:
     warm_max: int
     age_ms_max: int
     dm_without_ids: bool
+    growth: Growth = Factory(Growth)
 
 
 @frozen
@@ -110,6 +112,8 @@ class Runtime:
         """Why the store fails now; None while it works."""
         self._port: CommitPort | None = None
         self._writer: Ref[PersistenceActor]
+        self._reader: Ref[LaneReader]
+        self._upkeep: Ref[UpkeepActor]
         self._supervisor: Ref[SupervisorActor]
         self._warden: Ref[CacheWardenActor]
 
@@ -139,7 +143,11 @@ class Runtime:
     def begin(self, open_reader: Callable[[], StoreReader]) -> None:
         """Start the other actors. ``open_reader`` is called on the reader's thread."""
         lanes = self.dispatchers.lanes
-        reader = self.system.start(LaneReader, open_reader, dispatcher=self.dispatchers.reader, name="reader")
+        beside = self.dispatchers.reader
+        reader = self._reader = self.system.start(LaneReader, open_reader, dispatcher=beside, name="reader")
+        self._upkeep = self.system.start(
+            UpkeepActor, open_reader, self._writer, self._on_error, dispatcher=beside, name="upkeep"
+        )
         ports = SupervisorPorts(
             system=self.system,
             directory=self.directory,
@@ -259,6 +267,10 @@ class Runtime:
             switches=self.switches,
             supervisor=supervisor,
             post=self.directory.post,
+            reader=self._reader,
+            compact=self._upkeep.signal,
+            growth=self.settings.growth,
+            on_error=self._on_error,
             touched=self.warm.touched,
         )
 

@@ -332,6 +332,7 @@ class SupervisorActor(PooledActor):
             lane.key,
             gate,
             message.transcript,
+            message.bookmarks,
             shared,
             self._lane_ports,
             dispatcher=ports.dispatcher,

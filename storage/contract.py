@@ -7,12 +7,12 @@ A store is driven by one thread, the writer's. Readers come from ``reader()`` an
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from attrs import frozen
 
 from seriatim.commits import Commit, Hot, Outcome
-from seriatim.events import Event, LogId
+from seriatim.events import Data, Event, LogId
 
 
 @frozen
@@ -31,14 +31,78 @@ class Balance:
         return self.accepted == self.answered + self.merged + self.dropped + self.waiting
 
 
+@frozen
+class Checkpoint:
+    """The fold of the first ``seq`` events of ``log``, as lossless JSON: a cache.
+
+    Whoever finds one folds only what came after; whoever finds none, or one that looks odd, folds everything. Losing
+    all of them costs time and nothing else. ``of``: the rules' state, or the session's surface. ``version``: of the
+    fold and of its form; who knows another one ignores the checkpoint.
+    """
+
+    log: LogId
+    of: Literal["state", "surface"]
+    seq: int
+    version: int
+    data: Data
+
+
+@frozen
+class Archive:
+    """Stands for the events below ``base`` of a compacted log, which are gone: part of the truth.
+
+    ``data``: their fold, in the form of ``version``. ``counts``: what they count for in law 1; nothing of them waits.
+    """
+
+    log: LogId
+    base: int
+    version: int
+    counts: Balance
+    data: Data
+
+
+@frozen
+class LogInfo:
+    """What a list shows of a log, known without reading its events.
+
+    ``header``: what created it. ``incarnation``: a number that no other log of the store had or will have; a log
+    made again after an erasure has another one. ``head``: how many events it holds. ``last_time``: epoch ms of the
+    last of them, None where there is none. ``lane``: whose session it is. ``hot``: a lane's open work and counters.
+
+    ``(store_id, incarnation, head)`` changes if and only if what the log holds changes.
+    """
+
+    log: LogId
+    header: dict[str, Any]
+    incarnation: int
+    head: int
+    last_time: int | None
+    lane: LogId | None
+    hot: Hot | None
+
+
 class StoreReader(Protocol):
     """Reads whole committed batches. Used by one thread at a time, never the writer's."""
+
+    @property
+    def store_id(self) -> str:
+        """The store's own id, made once; no two stores have the same."""
+        ...
 
     def read(self, log: LogId, from_seq: int = 0, limit: int | None = None) -> list[Event]:
         """Events of ``log`` with ``seq >= from_seq``, oldest first; empty when there is no such log.
 
-        Raises CorruptionError where a checksum or the numbering is broken.
+        Raises CorruptionError where a checksum or the numbering is broken, and LogCompactedError where events below
+        the archive's base are asked for: nobody shall take a suffix for the whole.
         """
+        ...
+
+    def archive(self, log: LogId) -> Archive | None:
+        """What stands for the beginning of a compacted log; None for all others. Raises CorruptionError."""
+        ...
+
+    def checkpoint(self, log: LogId, of: Literal["state", "surface"]) -> Checkpoint | None:
+        """The newest one of the log. None also for one whose checksum, or place in the log, isn't what it should be."""
         ...
 
     def header(self, log: LogId) -> dict[str, Any] | None:
@@ -53,8 +117,22 @@ class StoreReader(Protocol):
         """A page of log ids that begin with ``prefix`` and sort after ``after``."""
         ...
 
-    def open_work(self) -> list[tuple[LogId, Hot]]:
-        """Every lane whose hot row is open; cost in proportion to these, not to all lanes."""
+    def scan(self, prefix: str, after: str = "", limit: int = 1000) -> list[LogInfo]:
+        """A page of the same as ``logs``, each with what is known of it. Decodes no event and checks none.
+
+        Raises CorruptionError where a header can't be read.
+        """
+        ...
+
+    def info(self, log: LogId) -> LogInfo | None:
+        """``scan`` for one log; None when there is no such log."""
+        ...
+
+    def open_work(self, after: LogId | None = None, limit: int | None = None) -> list[tuple[LogId, Hot]]:
+        """Lanes whose hot row is open, in the order in which they were made; cost in proportion to these, not to all.
+
+        A page begins behind ``after``, a lane of the page before. Raises LogNotFoundError when that is no log.
+        """
         ...
 
     def counters(self) -> Balance:
@@ -90,6 +168,24 @@ class Store(Protocol):
 
     def fence(self, lane: LogId, incarnation: int) -> None:
         """Refuse from now on commits of ``lane`` by a smaller incarnation."""
+        ...
+
+    def keep(self, checkpoints: Sequence[Checkpoint]) -> int:
+        """Keep those that belong to the end of a commit of their log, each instead of an older one; how many.
+
+        Never raises for trouble with the medium: then none is kept. Raises InvalidInputError for malformed data.
+        """
+        ...
+
+    def compact(self, archive: Archive, parts_max: int) -> bool:
+        """Let ``archive`` stand for the beginning of its log, and remove what is then hidden; whether any is left.
+
+        The archive is durable before the first event goes, and the work of a call is bounded by ``parts_max`` commits:
+        call it again with the same archive until it returns False. Unique keys stay for ever; ids of the removed
+        commits don't (offered again, those fail on heads and keys). Raises StoreError, then nothing has changed or is
+        unknown: HeadMismatchError for a base that is not the end of a commit or lies below the present one,
+        InvalidInputError for an archive that hides open work.
+        """
         ...
 
     def reader(self) -> StoreReader:

@@ -13,14 +13,28 @@ binds, which costs more than all else that it does for a column.
 
 from __future__ import annotations
 
+import logging
 import sqlite3
+import time
+from pathlib import Path
 from typing import Final
+
+_log = logging.getLogger("seriatim.storage")
+
+PROGRESS_S: Final = 5.0
+"""How often a migration that takes long says so."""
+
+_PROGRESS_STEPS: Final = 100_000
+"""Steps of SQLite's machine between two looks at the clock: some milliseconds."""
 
 APPLICATION_ID: Final = 0x53455249
 """Marks the file as ours ("SERI"); ``file state.db`` shows it."""
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 """``user_version`` of the newest schema; one step in ``STEPS`` for each."""
+
+FORMAT_MIN: Final = 1
+"""The oldest format that ``STEPS`` leads on from."""
 
 EVENTS_PER_ROW: Final = 4
 """Events that one row of ``group_commit`` carries: most parts of a turn have two or three, and each."""
@@ -36,7 +50,7 @@ COLUMNS: Final = (
 )  # fmt: skip
 """Of ``group_commit``. ``extra`` is JSON for what few parts have: a new log, more keys, bindings, rare fields."""
 
-_TABLES: Final = (
+_FIRST: Final = (
     """CREATE TABLE meta(
         one INTEGER PRIMARY KEY CHECK (one = 1), store_id TEXT NOT NULL, epoch INTEGER NOT NULL,
         owner TEXT NOT NULL) STRICT""",
@@ -59,6 +73,26 @@ _TABLES: Final = (
         merged INTEGER NOT NULL, dropped INTEGER NOT NULL) STRICT""",
     "CREATE INDEX lanes_open ON lanes(log) WHERE open_turn + waiting + owed > 0",
 )
+
+_SECOND: Final[tuple[str, ...]] = (
+    # The newest fold of a log: a cache (see contract.Checkpoint). ``chain``: the checksum along the log at ``seq``.
+    """CREATE TABLE checkpoints(
+        log INTEGER NOT NULL, of TEXT NOT NULL, seq INTEGER NOT NULL, version INTEGER NOT NULL,
+        chain INTEGER NOT NULL, crc INTEGER NOT NULL, data TEXT NOT NULL, PRIMARY KEY (log, of)) STRICT""",
+    # What stands for removed events: a truth (see contract.Archive).
+    """CREATE TABLE archives(
+        log INTEGER PRIMARY KEY, base INTEGER NOT NULL, chain INTEGER NOT NULL, version INTEGER NOT NULL,
+        accepted INTEGER NOT NULL, answered INTEGER NOT NULL, merged INTEGER NOT NULL, dropped INTEGER NOT NULL,
+        crc INTEGER NOT NULL, data TEXT NOT NULL) STRICT""",
+)
+"""What format 2 adds to files that hold data already: each thing with a word on what it is for."""
+
+STEPS: Final = (_FIRST, _SECOND)
+"""Statements that lead from format i to i + 1, whatever data is there. Never change a released one; add another.
+
+Tables and indexes only: what writes them (``group_commit``) holds no data and is made anew after the last step, so it
+is always of the newest format and may change freely with it.
+"""
 
 
 _EVENTS: Final = f"""
@@ -102,10 +136,15 @@ third more). SQLite leaves their order open: each stands for itself."""
 
 
 def _writer() -> tuple[str, ...]:
+    """Statements that make the writing view anew; its triggers go with the old one."""
     view = f"CREATE VIEW group_commit AS SELECT {', '.join(f'NULL AS {c}' for c in COLUMNS)} WHERE 0"
-    return view, *(
-        f"CREATE TRIGGER group_commit_{name} INSTEAD OF INSERT ON group_commit WHEN {condition}\nBEGIN{body}\nEND"
-        for name, condition, body in _TRIGGERS
+    return (
+        "DROP VIEW IF EXISTS group_commit",
+        view,
+        *(
+            f"CREATE TRIGGER group_commit_{name} INSTEAD OF INSERT ON group_commit WHEN {condition}\nBEGIN{body}\nEND"
+            for name, condition, body in _TRIGGERS
+        ),
     )
 
 
@@ -115,15 +154,11 @@ def insert_sql(rows: int) -> str:
     return f"INSERT INTO group_commit({','.join(COLUMNS)}) VALUES {','.join([row] * rows)}"  # noqa: S608 - own names only
 
 
-STEPS: Final = ((*_TABLES, *_writer()),)
-"""Statements that lead from format i to i + 1. Never change one that was released; add another."""
-
-
 def migrate(path: str, store_id: str, busy_ms: int) -> None:
     """Make the file at ``path`` one of the newest format, on a connection of its own; all or nothing.
 
-    The caller has found the file ours, or empty. Raises sqlite3.Error. The view and trigger carry no data,
-    so a later step may drop and make them again.
+    The caller has found the file ours, or empty, and keeps other openers out. Raises sqlite3.Error. A file that
+    holds something is told of in the log: before, every few seconds, and after.
     """
     import sqlite_utils  # 0.3 s and half a dozen packages; only a new or an old file needs it
 
@@ -131,11 +166,15 @@ def migrate(path: str, store_id: str, busy_ms: int) -> None:
     try:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA temp_store = MEMORY")
         database = sqlite_utils.Database(connection)
         # Its own atomic() begins deferred; two starters would then fail at once instead of waiting.
         connection.execute("BEGIN IMMEDIATE")
         version: int = database.execute("PRAGMA user_version").fetchone()[0]
-        for statements in STEPS[version:]:
+        told = _Progress(path, version) if version else None
+        if told is not None:
+            connection.set_progress_handler(told.look, _PROGRESS_STEPS)
+        for statements in (*STEPS[version:], _writer() if version < FORMAT else ()):
             for statement in statements:
                 database.execute(statement)
         if version == 0:
@@ -145,5 +184,29 @@ def migrate(path: str, store_id: str, busy_ms: int) -> None:
         connection.execute("COMMIT")
         # Into the file itself: what it is must be readable from its first 100 bytes.
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        if told is not None:
+            told.end()
     finally:
         connection.close()
+
+
+class _Progress:
+    """Says in the log how a migration goes."""
+
+    def __init__(self, path: str, version: int) -> None:
+        self._path = path
+        self._began = self._said = time.monotonic()
+        size = Path(path).stat().st_size / 1e6
+        _log.warning("%s: migrating %.0f MB from format %d to %d", path, size, version, FORMAT)
+
+    def look(self) -> int:
+        """Called by SQLite's machine every so many steps."""
+        now = time.monotonic()
+        if now - self._said >= PROGRESS_S:
+            self._said = now
+            _log.warning("%s: still migrating, for %.0f s now", self._path, now - self._began)
+        return 0
+
+    def end(self) -> None:
+        """The new format is in the file."""
+        _log.warning("%s: migrated in %.1f s", self._path, time.monotonic() - self._began)

@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import enum
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
 
-from seriatim.commits import Commit, Durable, Hot, Outcome, Refused, Unknown
+from seriatim.commits import Commit, Durable, Outcome, Refused, Unknown
 from seriatim.errors import StoreUnhealthyError
-from seriatim.events import Event, LogId
-from seriatim.storage.contract import Balance, Store, StoreReader
+from seriatim.events import LogId
+from seriatim.storage.contract import Archive, Checkpoint, Store, StoreReader
 
 
 class Fault(enum.Enum):
@@ -94,6 +93,14 @@ class FaultyStore:
         """See ``Store.fence``."""
         self.inner.fence(lane, incarnation)
 
+    def keep(self, checkpoints: Sequence[Checkpoint]) -> int:
+        """See ``Store.keep``."""
+        return self.inner.keep(checkpoints)
+
+    def compact(self, archive: Archive, parts_max: int) -> bool:
+        """See ``Store.compact``."""
+        return self.inner.compact(archive, parts_max)
+
     def reader(self) -> StoreReader:
         """A reader of the inner store."""
         return self.inner.reader()
@@ -118,44 +125,3 @@ class FaultyStore:
         if fault is Fault.UNKNOWN_DONE and isinstance(answer, Durable):
             return Unknown(commit.id, "scripted: done")
         return answer
-
-
-class UnsureReader:
-    """Wraps ``inner``; ``before`` is called before each log is read, and what it raises is what the reader raises."""
-
-    def __init__(self, inner: StoreReader, before: Callable[[LogId], None]) -> None:
-        self.inner = inner
-        self._before = before
-
-    def read(self, log: LogId, from_seq: int = 0, limit: int | None = None) -> list[Event]:
-        """See ``StoreReader.read``."""
-        self._before(log)
-        return self.inner.read(log, from_seq, limit)
-
-    def header(self, log: LogId) -> dict[str, Any] | None:
-        """See ``StoreReader.header``."""
-        return self.inner.header(log)
-
-    def binding(self, session: LogId) -> LogId | None:
-        """See ``StoreReader.binding``."""
-        return self.inner.binding(session)
-
-    def logs(self, prefix: str, after: str = "", limit: int = 1000) -> list[LogId]:
-        """See ``StoreReader.logs``."""
-        return self.inner.logs(prefix, after, limit)
-
-    def open_work(self) -> list[tuple[LogId, Hot]]:
-        """See ``StoreReader.open_work``."""
-        return self.inner.open_work()
-
-    def counters(self) -> Balance:
-        """See ``StoreReader.counters``."""
-        return self.inner.counters()
-
-    def has_keys(self, keys: Iterable[str]) -> set[str]:
-        """See ``StoreReader.has_keys``."""
-        return self.inner.has_keys(keys)
-
-    def close(self) -> None:
-        """See ``StoreReader.close``."""
-        self.inner.close()

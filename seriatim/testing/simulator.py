@@ -37,7 +37,7 @@ import zlib
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from attrs import define
 
@@ -49,7 +49,7 @@ from seriatim.actors.supervisor import PassivateLane, key_of
 from seriatim.commits import Commit, Outcome, Unknown
 from seriatim.config import GatewayConfig
 from seriatim.errors import SendError, StoreUnhealthyError
-from seriatim.events import LogId
+from seriatim.events import Event, LogId
 from seriatim.keys import canonical_key
 from seriatim.limits import CRASHES_MAX
 from seriatim.mail import Inbound
@@ -60,7 +60,7 @@ from seriatim.storage.memory import MemoryDisk, MemoryStore
 from seriatim.testing.chance import Dice, Plan, plan_of
 from seriatim.testing.clock import START_MS
 from seriatim.testing.fake_platform import FakePlatform, FaultKind, Posted
-from seriatim.testing.faulty_store import Fault, FaultyStore, SimulatedCrash, UnsureReader
+from seriatim.testing.faulty_store import Fault, FaultyStore, SimulatedCrash
 from seriatim.testing.judge import judge, judge_live
 from seriatim.testing.process import Sending, SimulatedProcess
 from seriatim.testing.scripted import WORDS, Ran, Script, by_first_word, echoes
@@ -386,7 +386,7 @@ class Simulator:
 
     def open_reader(self, store: Store) -> StoreReader:
         """The lanes' way to read it."""
-        return UnsureReader(store.reader(), self.unreadable)
+        return cast("StoreReader", _UnsureReader(store.reader(), self.unreadable))
 
     def _fault(self, number: int, commit: Commit) -> Fault | None:
         if not self._faults:
@@ -579,6 +579,22 @@ def _people(lanes: int) -> list[SessionSource]:
     ]
     host = SessionSource(platform=Platform("host"), chat_id="3", user_id="dee")
     return [private, *(group if lanes > 1 else ()), *([host] if lanes > 2 else ())]
+
+
+class _UnsureReader:
+    """A reader that calls ``before`` at each log, and raises what that raises."""
+
+    def __init__(self, inner: StoreReader, before: Callable[[LogId], None]) -> None:
+        self._inner = inner
+        self._before = before
+
+    def read(self, log: LogId, from_seq: int = 0, limit: int | None = None) -> list[Event]:
+        """See ``StoreReader.read``."""
+        self._before(log)
+        return self._inner.read(log, from_seq, limit)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
 
 
 _SHOWN = ("id", "key", "commit", "entries", "generation", "reason", "delivery", "part", "lane", "incarnation", "why")

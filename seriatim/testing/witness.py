@@ -14,7 +14,7 @@ from attrs import Factory, define
 from seriatim.commits import Commit, Durable, Hot, Outcome
 from seriatim.events import Event, LogId
 from seriatim.model import Outbound
-from seriatim.storage.contract import Store, StoreReader
+from seriatim.storage.contract import Archive, Checkpoint, Store, StoreReader
 from seriatim.testing.scripted import Ran
 from seriatim.turn import TurnJob
 
@@ -225,6 +225,14 @@ class WitnessedStore:
     def fence(self, lane: LogId, incarnation: int) -> None:
         """See ``Store.fence``."""
         self.inner.fence(lane, incarnation)
+
+    def keep(self, checkpoints: Sequence[Checkpoint]) -> int:
+        """See ``Store.keep``."""
+        return self.inner.keep(checkpoints)
+
+    def compact(self, archive: Archive, parts_max: int) -> bool:
+        """See ``Store.compact``."""
+        return self.inner.compact(archive, parts_max)
 
     def reader(self) -> StoreReader:
         """See ``Store.reader``; closed with the store."""
