@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from attrs import Factory, frozen
 
+from seriatim.actors.upkeep import Growth
 from seriatim.adapters.base import Capabilities
 from seriatim.batch import Rules
 
@@ -35,6 +36,7 @@ class Plan:
     warm: int = 8
     rules: Rules = Factory(Rules)
     age_ms: int = 24 * 3_600_000
+    growth: Growth = Factory(Growth)
     able: Capabilities = Factory(lambda: Capabilities(replay="ack"))
     timers: float = 0.1
     writer: float = 3.0
@@ -104,6 +106,7 @@ def plan_of(seed: int) -> Plan:
             freshness_ms=one(3_600_000, 3_600_000, 700),
         ),
         age_ms=one(24 * 3_600_000, 24 * 3_600_000, 20_000),
+        growth=one(Growth(), Growth(events=6, rest_events=1, compact_events=9, step_commits=2)),
         able=Capabilities(replay="ack", idempotent_send=one(False, False, False, True), text_max=one(0, 140)),
         timers=one(0.02, 0.1, 0.3),
         writer=one(0.3, 1.0, 3.0),

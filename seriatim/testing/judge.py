@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+import attrs
 from attrs import define, field
 
 from seriatim.actors.receipts import Receipt
@@ -20,6 +21,7 @@ from seriatim.limits import INTERRUPTIONS_MAX
 from seriatim.outbox import RECOVERED_NOTICE
 from seriatim.queueing import authority
 from seriatim.recovery import GIVEN_UP_TEXT
+from seriatim.snapshots import lane_from_snapshot
 from seriatim.storage.audit import audit
 from seriatim.storage.contract import StoreReader
 from seriatim.testing.fake_platform import FakePlatform
@@ -49,6 +51,10 @@ class Ground(Protocol):
         """Whether the agent repeats this text of a message in its reply."""
         ...
 
+    def whole(self, reader: StoreReader, log: LogId) -> list[Event]:
+        """All events of a log, those that its archive stands for included."""
+        ...
+
 
 class Process(Protocol):
     """The process that has come to rest; ``receipts``: of what it was given."""
@@ -71,7 +77,8 @@ def judge(ground: Ground, process: Process) -> None:
     """Hold everything against a run that has come to rest; what doesn't hold is told to ``ground``."""
     reader = process.reader()
     try:
-        logs: Logs = {log: reader.read(log) for log in all_logs(reader)}
+        logs: Logs = {log: ground.whole(reader, log) for log in all_logs(reader)}
+        _check_archives(ground, reader, logs)
     except SeriatimError as error:
         ground.complain(f"the store can't be read: {error}")
         return
@@ -126,7 +133,11 @@ def judge_live(ground: Ground, process: Process, reader: StoreReader, *, all_ser
     full = runtime.slots.held >= runtime.settings.slots_max
     for gate in runtime.directory.gates():
         state = gate.durable
-        told = fold(state.key, reader.read(lane_log(state.key)), lambda session: reader.read(session_log(session)))
+        told = fold(
+            state.key,
+            ground.whole(reader, lane_log(state.key)),
+            lambda session: ground.whole(reader, session_log(session)),
+        )
         ground.checked["fold_is_live"] += 1
         if not gate.quiescent():
             ground.complain(f"at rest, and the gate of {state.key} isn't")
@@ -147,6 +158,17 @@ def _check_idle(ground: Ground, state: LaneState, *, full: bool, draining: bool)
     ground.checked["no_idle_work"] += 1
     if state.running is None and state.queue and not full and not draining:
         ground.complain(f"work waits in an idle lane: {state.queue} of {state.key}")
+
+
+def _check_archives(ground: Ground, reader: StoreReader, logs: Logs) -> None:
+    """An archive is the fold of the events that it stands for."""
+    for log, events in logs.items():
+        archive = reader.archive(log)
+        if archive is not None:
+            key = log.removeprefix("lane:")
+            told = lane_from_snapshot(key, archive.version, archive.data)
+            if told != attrs.evolve(fold(key, events[: archive.base], lambda _: []), session=None):
+                ground.complain(f"the archive of {log} isn't the fold of what it stands for")
 
 
 # --- logs ------------------------------------------------------------------------------------------------

@@ -13,7 +13,8 @@ Fault model. At every step, which is one envelope of one actor, one timer or one
   supervisor; with any other the process ends. A message may be poison: whichever incarnation takes it up dies;
 - that the process dies: between two steps, or right before or after a commit. The next one finds the same disk. Sends
   on their way arrive or don't. Or it is stopped in good order, with a drain that runs into its time-out;
-- that a lane is asked to rest, besides what the warden asks when too many are warm;
+- that a lane is asked to rest, besides what the warden asks when too many are warm; that its logs get checkpoints and
+  are compacted;
 - that the store refuses a commit (surely absent), or many in a row; answers Unknown, and the commit is there or isn't;
   raises; can't read a lane's log;
 - that the platform gives a message again, acked or not; is down for a while; takes a send at once or later, refuses it
@@ -64,7 +65,7 @@ from seriatim.testing.faulty_store import Fault, FaultyStore, SimulatedCrash
 from seriatim.testing.judge import judge, judge_live
 from seriatim.testing.process import Sending, SimulatedProcess
 from seriatim.testing.scripted import WORDS, Ran, Script, by_first_word, echoes
-from seriatim.testing.witness import Effects, Witness, WitnessedStore
+from seriatim.testing.witness import Effects, Witness, WitnessedStore, whole
 from seriatim.turn import TurnJob
 
 BY_US: Final = "by the simulator"
@@ -140,6 +141,7 @@ class Simulator:
             warm_max=plan.warm,
             age_ms_max=plan.age_ms,
             dm_without_ids=False,
+            growth=plan.growth,
         )
         self.sources = _people(plan.lanes)
         self.names = {
@@ -152,6 +154,7 @@ class Simulator:
         self._said = 0
         self._giving: deque[Posted] = deque()
         self._poison: set[str] = set()
+        self._archived: dict[LogId, list[Event]] = {}
         self._barred: set[str] = set()
         self._outage = 0
         self._dead = ""
@@ -381,7 +384,7 @@ class Simulator:
 
     def open_store(self) -> Store:
         """The store on the disk that outlives the process."""
-        store = WitnessedStore(MemoryStore(self.disk), self.witness)
+        store = WitnessedStore(MemoryStore(self.disk), self.witness, lambda _, upkeep: upkeep(), self._archived)
         return FaultyStore(store, script=self._fault, before=self._before_commit, after=self._after_commit)
 
     def open_reader(self, store: Store) -> StoreReader:
@@ -448,6 +451,10 @@ class Simulator:
     def died(self, where: str) -> None:
         """An actor that all lanes need has died, and the process with it."""
         self._dead = f"{where} has died"
+
+    def whole(self, reader: StoreReader, log: LogId) -> list[Event]:
+        """All events of a log, those that its archive stands for included."""
+        return whole(reader, log, self._archived)
 
     # --- agents and the way out ------------------------------------------------------------------------
 

@@ -7,13 +7,16 @@ watches a run (the simulator, the crash enumerator) tells it of each effect as i
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
 
 from attrs import Factory, define
 
 from seriatim.commits import Commit, Durable, Hot, Outcome
 from seriatim.events import Event, LogId
 from seriatim.model import Outbound
+from seriatim.storage.checkpoints import read_whole
 from seriatim.storage.contract import Archive, Checkpoint, Store, StoreReader
 from seriatim.testing.scripted import Ran
 from seriatim.turn import TurnJob
@@ -57,10 +60,10 @@ class Witness:
 
     # --- what is durable -------------------------------------------------------------------------------
 
-    def read(self, reader: StoreReader) -> None:
-        """Take in what the store holds."""
+    def read(self, reader: StoreReader, whole: Callable[[StoreReader, LogId], Sequence[Event]]) -> None:
+        """Take in what the store holds; ``whole`` gives all events of a log."""
         for log in all_logs(reader):
-            self.take(log, reader.read(log))
+            self.take(log, whole(reader, log))
 
     def reborn(self) -> None:
         """A new process counts its incarnations from the beginning."""
@@ -201,11 +204,28 @@ def all_logs(reader: StoreReader) -> list[LogId]:
     return logs
 
 
-class WitnessedStore:
-    """A store with the witness beside it; below any fault that is played."""
+def whole(reader: StoreReader, log: LogId, archived: Mapping[LogId, list[Event]]) -> list[Event]:
+    """All events of a log; ``archived``: those that compactions were about to remove."""
+    archive, events = read_whole(reader, log)
+    return events if archive is None else archived[log][: archive.base] + events
 
-    def __init__(self, inner: Store, witness: Witness) -> None:
+
+class WitnessedStore:
+    """A store with the witness beside it; below any fault that is played.
+
+    ``watched`` is called with a name and what to do, for each step of upkeep; ``archived`` gets the events that go.
+    """
+
+    def __init__(
+        self,
+        inner: Store,
+        witness: Witness,
+        watched: Callable[[str, Callable[[], Any]], Any],
+        archived: dict[LogId, list[Event]],
+    ) -> None:
         self.inner = inner
+        self._watched = watched
+        self._archived = archived
         self._witness = witness
         self._readers: list[StoreReader] = []
 
@@ -228,11 +248,18 @@ class WitnessedStore:
 
     def keep(self, checkpoints: Sequence[Checkpoint]) -> int:
         """See ``Store.keep``."""
-        return self.inner.keep(checkpoints)
+        kept: int = self._watched("keep", partial(self.inner.keep, checkpoints))
+        return kept
 
     def compact(self, archive: Archive, parts_max: int) -> bool:
         """See ``Store.compact``."""
-        return self.inner.compact(archive, parts_max)
+        reader = self.inner.reader()
+        events = self._archived.setdefault(archive.log, [])
+        if archive.base > len(events):
+            events += reader.read(archive.log, len(events), archive.base - len(events))
+        reader.close()
+        more: bool = self._watched("compact", partial(self.inner.compact, archive, parts_max))
+        return more
 
     def reader(self) -> StoreReader:
         """See ``Store.reader``; closed with the store."""

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 
+from seriatim.events import Event, LogId
 from seriatim.model import MessageEvent, Platform, SessionSource
+from seriatim.storage.contract import StoreReader
 from seriatim.testing.fake_platform import FakePlatform, Posted
 from seriatim.testing.scripted import Ran
-from seriatim.testing.witness import Effects
+from seriatim.testing.witness import Effects, whole
 from tests.crash.scenario import Again, Say, Scenario
 
 
@@ -28,6 +30,8 @@ class Ground:
         self.struck: Counter[str] = Counter()
         self.deaths = 0
         """Deaths of the process and of actors, that may have interrupted a turn."""
+        self.archived: dict[LogId, list[Event]] = {}
+        """Events that compactions were about to remove."""
         self.wrong: list[str] = []
 
     def complain(self, text: str) -> None:
@@ -38,6 +42,10 @@ class Ground:
     def echoed(self, text: str) -> bool:
         """Whether the agent repeats this text."""
         return text.split(maxsplit=1)[0] not in ("fail", "silent", "never", "long")
+
+    def whole(self, reader: StoreReader, log: LogId) -> list[Event]:
+        """All events of a log, those that its archive stands for included."""
+        return whole(reader, log, self.archived)
 
     @property
     def next_step(self) -> Say | Again | None:
