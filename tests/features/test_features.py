@@ -26,7 +26,7 @@ B2 = { text = "in a class", tests = ["test_some.py::TestAll::test_it"] }
 B3 = { text = "no such file", tests = ["test_other.py::test_good"] }
 """
 
-TESTS = '''
+TESTS = """
 import pytest
 
 def test_good():
@@ -49,7 +49,7 @@ class TestAll:
 
 def test_unnamed():
     raise AssertionError
-'''
+"""
 
 
 def test_each_verdict(tmp_path: Path) -> None:
@@ -64,7 +64,9 @@ def test_each_verdict(tmp_path: Path) -> None:
     )
 
     # A process of its own: pytest inside pytest would share what both keep in modules.
-    told = subprocess.run([sys.executable, "-c", script, LIST, str(tmp_path)], capture_output=True, text=True, check=True)
+    told = subprocess.run(
+        [sys.executable, "-c", script, LIST, str(tmp_path)], capture_output=True, text=True, check=True
+    )
 
     assert told.stdout.splitlines() == [
         "A1 pass",
@@ -109,6 +111,7 @@ def test_a_list_that_contradicts_itself(change: tuple[str, str], said: str) -> N
 
 def test_names_are_as_people_write_them() -> None:
     """A test is named by its file below tests/, its class and its name; parameters don't count."""
+
     class Item:
         nodeid = "tests/persistence/test_contract.py::TestLogs::test_x[sqlite-1]"
 
