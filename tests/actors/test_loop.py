@@ -91,16 +91,20 @@ def test_a_slow_pass_ends_early() -> None:
 
 
 def test_the_hand_off_comes_in_a_pass_and_at_its_end() -> None:
-    """Handoff is called every so many activations and at the end of each pass, on the loop's thread."""
+    """Every few activations a whole group is asked for, at the end of each pass whatever there is; on the loop."""
 
     async def body(system: ActorSystem) -> None:
-        calls: list[int] = []
-        dispatcher = LoopDispatcher(
-            asyncio.get_running_loop(), handoff=lambda: calls.append(threading.get_ident()), handoff_every=16
-        )
-        refs = start_many(system, dispatcher, 40)
+        calls: list[tuple[bool, int]] = []
+
+        def handoff(whole_group: bool) -> bool:
+            calls.append((whole_group, threading.get_ident()))
+            return len(calls) == 2
+
+        dispatcher = LoopDispatcher(asyncio.get_running_loop(), handoff=handoff)
+        refs = start_many(system, dispatcher, 11)
         await refs[-1].ask("log", block=False)
-        assert calls == [threading.get_ident()] * 3  # after 16, after 32, at the end
+        assert calls == [(whole, threading.get_ident()) for whole in (True, True, False)]
+        assert dispatcher.handoffs == 1
 
     on_loop(body)
 
@@ -108,7 +112,7 @@ def test_the_hand_off_comes_in_a_pass_and_at_its_end() -> None:
 def test_a_failing_hand_off_does_not_stop_the_pass(caplog: pytest.LogCaptureFixture) -> None:
     """Handoff may raise: it is logged, and the actors go on."""
 
-    def clumsy() -> None:
+    def clumsy(_whole_group: bool) -> bool:
         raise RuntimeError("clumsy")
 
     async def body(system: ActorSystem) -> None:
@@ -118,21 +122,6 @@ def test_a_failing_hand_off_does_not_stop_the_pass(caplog: pytest.LogCaptureFixt
 
     on_loop(body)
     assert "hand-off" in caplog.text
-
-
-def test_the_hand_off_adapts() -> None:
-    """Full passes (many busy lanes) hand off less often than short ones."""
-
-    async def body(system: ActorSystem) -> None:
-        dispatcher = LoopDispatcher(asyncio.get_running_loop(), handoff=lambda: None, pass_ms_max=1e9)
-        refs = start_many(system, dispatcher, 640)
-        await refs[-1].ask("log", block=False)
-        assert dispatcher._every == dispatch.HANDOFF_EVERY_MAX
-        await refs[0].ask("log", block=False)
-        await refs[0].ask("log", block=False)
-        assert dispatcher._every == dispatch.HANDOFF_EVERY_MIN
-
-    on_loop(body)
 
 
 def test_slow_yields_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,7 +143,7 @@ def test_slow_yields_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dispatch, "yield_gil", slow.offer)
 
     async def body(system: ActorSystem) -> None:
-        dispatcher = LoopDispatcher(asyncio.get_running_loop(), handoff=lambda: None, pass_ms_max=1e9)
+        dispatcher = LoopDispatcher(asyncio.get_running_loop(), handoff=lambda _: True, pass_ms_max=1e9)
         for _ in range(65):
             dispatcher._offer_gil()
         assert slow.sleeps == 1
