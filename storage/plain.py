@@ -168,7 +168,7 @@ def _add_commit(
             flat, at, key, extra = flat[3 * count :], at + count, 0, 0
         return rows
     values += (epoch, commit.id, 0, key, extra)
-    values += hot_columns(parts[0].hot)
+    values += hot_columns(commit.parts[0].hot)
     values.append(at)
     values += cut[0]
     values += cut[1] if len(cut) > 1 else NO_PART
