@@ -128,13 +128,19 @@ CHECKPOINTS_STEP_MAX: Final = 64
 UPKEEP_GROUPS_MAX: Final = 64
 """Groups after which a writer that is never idle makes one step of upkeep all the same."""
 
+SURFACE_TURNS_KEPT: Final = 200
+"""Visible turns that a surface snapshot keeps for undoing; who goes back further folds the whole session."""
+
+SURFACE_SKIP_EVENTS: Final = 256
+"""Events between two shown messages that are worth skipping; shorter gaps are read through."""
+
 COMPACT_EVENTS: Final = 20_000
 """Events of a lane log (about four thousand turns) below which compaction leaves it alone."""
 
 COMPACT_READ_EVENTS: Final = 2048
 """Events that one piece of a compaction reads: bounds how long a lane that wants to be read waits for it."""
 
-COMPACT_PARTS_MAX: Final = 512
+COMPACT_COMMITS_MAX: Final = 512
 """Commits that one step of the writer removes: bounds how long a group waits for it, and the WAL."""
 
 COMPACT_LANES_MAX: Final = 1024
