@@ -21,12 +21,7 @@ _TYPE_CHARS_MAX: Final = 200
 _TYPES_KNOWN_MAX: Final = 4096
 _types_known: set[str] = set()
 _INT: Final = {int}
-_STR: Final = {str}
 _DICT: Final = {dict}
-_PLAIN: Final = frozenset({int, float, bool, type(None), dict, list})
-_SHALLOW_MAX: Final = 6
-_SHALLOW_ITEMS_MAX: Final = 65_536
-_values: Final = dict.values
 flatten: Final = _chain.from_iterable
 LINE: Final = "\n"
 _encoder: Final = msgspec.json.Encoder()
@@ -133,7 +128,7 @@ def encode_plain(events: Sequence[Event], seqs: list[int]) -> Columns | None:
             if event.ignorable is not False or event.surface_op is not None or event.source_event_seqs is not None
         ]
         or set(map(type, datas)) != _DICT
-        or not (_are_shallow(datas) or all(map(is_plain, datas)))
+        or not all(map(is_plain, datas))
     ):
         return None
     try:
@@ -141,36 +136,6 @@ def encode_plain(events: Sequence[Event], seqs: list[int]) -> Columns | None:
     except UnicodeEncodeError:
         return None
     return Columns(kinds, times, texts, _interleave(kinds, times, texts))
-
-
-def _are_shallow(datas: list[Data]) -> bool:
-    """Whether all are plain (see ``is_plain``) and of few levels: a dozen C loops per level, whatever their number.
-
-    False also means "too deep to say". Neither a nest nor a list that holds itself makes it do much for nothing.
-    """
-    dicts: list[Any] = datas
-    lists: list[Any] = []
-    for _ in range(_SHALLOW_MAX):
-        if not _STR.issuperset(map(type, flatten(dicts))):
-            return False
-        items = [item for item in flatten(map(_values, dicts)) if type(item) is not str]
-        items += [item for item in flatten(lists) if type(item) is not str]
-        kinds = set(map(type, items))
-        if not kinds <= _PLAIN:
-            return False
-        if int in kinds:
-            numbers = [item for item in items if type(item) is int]
-            if min(numbers) < -SAFE_INTEGER_MAX or max(numbers) > SAFE_INTEGER_MAX:
-                return False
-        if float in kinds and not all(is_plain([item]) for item in items if type(item) is float):
-            return False
-        dicts = [item for item in items if type(item) is dict] if dict in kinds else []
-        lists = [item for item in items if type(item) is list] if list in kinds else []
-        if not dicts and not lists:
-            return True
-        if sum(map(len, dicts)) + sum(map(len, lists)) > _SHALLOW_ITEMS_MAX:
-            return False
-    return False
 
 
 def _interleave(kinds: list[str], times: list[int], texts: list[str]) -> list[Any]:

@@ -12,6 +12,7 @@ import pytest
 from seriatim.actors import dispatch
 from seriatim.actors.dispatch import LoopDispatcher, PoolDispatcher
 from seriatim.actors.pooled import PooledActor
+from seriatim.actors.refs import signal_all
 from seriatim.actors.system import ActorSystem, Ref
 from seriatim.errors import ActorDeadError, BlockingAskError
 from seriatim.testing.clock import VirtualClock
@@ -122,6 +123,39 @@ def test_a_failing_hand_off_does_not_stop_the_pass(caplog: pytest.LogCaptureFixt
 
     on_loop(body)
     assert "hand-off" in caplog.text
+
+
+def test_mail_for_many_is_handed_over_as_one() -> None:
+    """A group's messages from another thread reach their actors, each in order, in a few activations altogether."""
+
+    async def body(system: ActorSystem) -> None:
+        dispatcher = LoopDispatcher(asyncio.get_running_loop(), envelopes_max=16)
+        refs = start_many(system, dispatcher, 40)
+        await refs[-1].ask("log", block=False)
+        before = dispatcher.activations
+        mail = [(ref, number) for number, ref in enumerate(refs)] + [(refs[0], "last")]
+        await asyncio.to_thread(signal_all, mail)
+        assert await refs[0].ask("log", block=False) == [0, "last"]
+        assert dispatcher.activations - before <= 3 + 1  # and the ask
+        assert [await ref.ask("log", block=False) for ref in refs[1:]] == [[number] for number in range(1, 40)]
+
+    on_loop(body)
+
+
+def test_mail_for_many_on_a_closed_loop_is_buried() -> None:
+    """Each message that will never be served is a dead letter, none is lost without a word."""
+    letters: list[Any] = []
+
+    async def body(_: ActorSystem) -> None:
+        dispatcher = LoopDispatcher(asyncio.get_running_loop())
+        system = ActorSystem(clock=VirtualClock(), on_crash=letters.append, on_dead_letter=letters.append)
+        refs = start_many(system, dispatcher, 2)
+        await refs[-1].ask("log", block=False)
+        dispatcher.close()
+        signal_all([(ref, "late") for ref in refs])
+
+    on_loop(body)
+    assert [letter.message for letter in letters] == ["late", "late"]
 
 
 def test_slow_yields_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
