@@ -70,6 +70,14 @@ _SECOND: Final[tuple[str, ...]] = (
         log INTEGER PRIMARY KEY, base INTEGER NOT NULL, chain INTEGER NOT NULL, version INTEGER NOT NULL,
         accepted INTEGER NOT NULL, answered INTEGER NOT NULL, merged INTEGER NOT NULL, dropped INTEGER NOT NULL,
         crc INTEGER NOT NULL, data TEXT NOT NULL) STRICT""",
+    # Which log a key came with (erasing may free it), and where in the events (its age, see ``key_marks``). Keys from
+    # before have neither: they belong to no log and are older than any mark.
+    "ALTER TABLE keys ADD COLUMN log INTEGER NOT NULL DEFAULT 0",
+    "ALTER TABLE keys ADD COLUMN at INTEGER NOT NULL DEFAULT 0",
+    # Where the events ended at some time: a key with a smaller ``at`` is older than that.
+    "CREATE TABLE key_marks(time INTEGER PRIMARY KEY, at INTEGER NOT NULL) STRICT",
+    # Which logs refer to a blob.
+    "CREATE TABLE blob_refs(hash TEXT, log INTEGER, PRIMARY KEY (hash, log)) STRICT, WITHOUT ROWID",
 )
 """What format 2 adds to files that hold data already: each thing with a word on what it is for."""
 
@@ -103,7 +111,8 @@ _EXTRA: Final = """
   INSERT INTO logs(n, id, header)
     SELECT NEW.log, json_extract(NEW.extra, '$.log'), json_extract(NEW.extra, '$.header')
     WHERE json_extract(NEW.extra, '$.log') IS NOT NULL;
-  INSERT INTO keys SELECT value FROM json_each(NEW.extra, '$.keys');
+  INSERT INTO keys SELECT value, NEW.log, NEW.at FROM json_each(NEW.extra, '$.keys');
+  INSERT OR IGNORE INTO blob_refs SELECT value, NEW.log FROM json_each(NEW.extra, '$.blobs');
   UPDATE logs SET lane = json_extract(b.value, '$[1]') FROM json_each(NEW.extra, '$.bindings') b
     WHERE logs.n = json_extract(b.value, '$[0]');
   UPDATE events SET source_event_seqs = json_extract(r.value, '$[1]'),
@@ -114,7 +123,7 @@ _TRIGGERS: Final = (
     ("plain", "NEW.log IS NOT 0 AND NEW.extra IS 0", _EVENTS),
     ("extra", "NEW.extra IS NOT 0", _EVENTS + _EXTRA),
     ("commits", "NEW.id IS NOT 0", _COMMITS),
-    ("keys", "NEW.key IS NOT 0", "\n  INSERT INTO keys VALUES (NEW.key);"),
+    ("keys", "NEW.key IS NOT 0", "\n  INSERT INTO keys VALUES (NEW.key, NEW.log, NEW.at);"),
     ("lanes", "NEW.phase IS NOT 0", _LANES),
 )
 """Name, condition and body. Apart, so that a row runs only what it has something for (one trigger for all costs a

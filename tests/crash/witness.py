@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 from seriatim.commits import Commit, Durable, Outcome
 from seriatim.events import Event, LogId
-from seriatim.storage.contract import Archive, Checkpoint, StoreReader
+from seriatim.storage.contract import StoreReader
 from seriatim.storage.sqlite import SqliteStore
+from seriatim.testing.wrapped_store import WrappedStore
 
 
 class Witness:
@@ -72,18 +73,13 @@ def all_logs(reader: StoreReader) -> list[LogId]:
     return logs
 
 
-class WitnessedStore:
+class WitnessedStore(WrappedStore):
     """The real store, with the witness beside it; below any fault that is played."""
 
     def __init__(self, inner: SqliteStore, witness: Witness) -> None:
-        self.inner = inner
+        super().__init__(inner)
         self._witness = witness
         self._readers: list[StoreReader] = []
-
-    @property
-    def epoch(self) -> int:
-        """See ``Store.epoch``."""
-        return self.inner.epoch
 
     def commit(self, commits: Sequence[Commit]) -> list[Outcome]:
         """See ``Store.commit``."""
@@ -93,18 +89,6 @@ class WitnessedStore:
                 for part in commit.parts:
                     self._witness.take(part.log, part.events)
         return outcomes
-
-    def fence(self, lane: LogId, incarnation: int) -> None:
-        """See ``Store.fence``."""
-        self.inner.fence(lane, incarnation)
-
-    def keep(self, checkpoints: Sequence[Checkpoint]) -> int:
-        """See ``Store.keep``."""
-        return self.inner.keep(checkpoints)
-
-    def compact(self, archive: Archive, parts_max: int) -> bool:
-        """See ``Store.compact``."""
-        return self.inner.compact(archive, parts_max)
 
     def reader(self) -> StoreReader:
         """See ``Store.reader``; closed with the store."""
