@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from seriatim.closers import OpenTurn
 from seriatim.errors import FormatUnsupportedError
 from seriatim.events import Data, lane_log
-from seriatim.lane import LaneState, OpenTurn, Owed, PartState, Running, SessionPart, Waiting
+from seriatim.lane import LaneState, Owed, PartState, Running, SessionPart, Waiting
 from seriatim.model import Target
 from seriatim.queueing import Entry
 

@@ -189,7 +189,7 @@ class SqliteReader:
                 yield connection
             finally:
                 self._since = None
-                if connection.in_transaction:
+                if connection.in_transaction:  # an I/O error has ended it already, and is the error to tell
                     connection.execute("ROLLBACK")
         except sqlite3.Error as error:
             if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_INTERRUPT:

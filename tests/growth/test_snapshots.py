@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from seriatim.batch import Rules
+from seriatim.closers import OpenTurn
 from seriatim.events import lane_log
 from seriatim.lane import LaneState, SessionPart, apply_lane, apply_session
 from seriatim.outbox import Channel
@@ -34,7 +35,7 @@ def through_text(data: dict[str, Any]) -> dict[str, Any]:
     return back
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(RULES, st.integers(0, 1), CHANNELS, st.lists(STEP, max_size=40), st.integers(0, 1_000), st.integers(0, 1_000))
 def test_a_fold_from_any_checkpoint_and_the_tail_is_the_fold_of_all(
     rules: Rules, free: int, channel: Channel, steps: list[tuple[Any, ...]], lane_at: int, session_at: int
@@ -74,3 +75,4 @@ def test_a_snapshot_leaves_no_field_out() -> None:
     assert {field.name for field in attrs.fields(LaneState)} == told | {"key", "session"}
     assert set(lane_snapshot(LaneState("k"))) == told
     assert set(session_snapshot(SessionPart("s"))) == {field.name for field in attrs.fields(SessionPart)}
+    assert [field.name for field in attrs.fields(OpenTurn)] == ["number", "step", "calls"]

@@ -161,7 +161,13 @@ class EraseClaims:
         """The system log itself, and what is no name or no time, are refused."""
         store = world.open()
         store.commit([commit("c", part(LANE, 0)), commit("s", part(SYSTEM, 0), lane=SYSTEM)])
-        bad: list[dict[str, Any]] = [{"log": SYSTEM}, {"log": LogId("")}, {"id": ""}, {"time": 1.5}, {"reason": "x" * 10_000}]
+        bad: list[dict[str, Any]] = [
+            {"log": SYSTEM},
+            {"log": LogId("")},
+            {"id": ""},
+            {"time": 1.5},
+            {"reason": "x" * 10_000},
+        ]
         assert {*kinds([store.erase(erasure(**changed)) for changed in bad])} == {"InvalidInputError"}
         assert len(store.reader().read(LANE)) == 1
 

@@ -63,7 +63,7 @@ class OutcomeClaims:
         assert kinds(store.commit(group)) == ["Durable", "KeysTakenError"]
 
     def test_what_rests_on_nothing_new_is_refused_all_the_same(self, world: StoreWorld) -> None:
-        """What checks alone refuse, a duplicate by the key of an earlier commit here, is known beside a group in doubt."""
+        """What checks refuse before any write keeps its reason beside a group in doubt, a known duplicate too."""
         store = world.open()
         store.commit([commit("a", part(LANE, 0), unique=("k",))])
         world.fail(store, done=False)
