@@ -27,6 +27,7 @@ from .logs import LogClaims
 from .lossless import LosslessClaims
 from .outcomes import OutcomeClaims
 from .reading import IndexClaims, ReadingClaims
+from .whole import StoreContract
 from .world import (
     IDLE,
     LANE,
@@ -74,23 +75,3 @@ __all__ = [
     "part",
     "refusal",
 ]
-
-
-class StoreContract(
-    LogClaims,
-    LosslessClaims,
-    OnceClaims,
-    GroupClaims,
-    KeyClaims,
-    WindowClaims,
-    BindingClaims,
-    OwnerClaims,
-    ReadingClaims,
-    IndexClaims,
-    OutcomeClaims,
-    EraseClaims,
-    BlobClaims,
-    DamageClaims,
-    LifeClaims,
-):
-    """All claims. Give the subclass a fixture ``world``."""
