@@ -91,6 +91,24 @@ STORE_LOGS_CACHED_MAX: Final = 65_536
 STORE_NAME_CHARS_MAX: Final = 16 * 1024
 """A log id, commit id or unique key; a lane's key holds several platform ids."""
 
+JSONL_FRAME_BYTES_MAX: Final = 64 * 1024 * 1024
+"""One batch of a JSONL log, compressed or not, as a reader takes it: a frame that claims more is a bomb, or strange."""
+
+JSONL_LOGS_CACHED_MAX: Final = 4096
+"""JSONL logs whose end the writer keeps in memory (about 400 bytes each); others are read through once more."""
+
+PREPARED_MAX: Final = 5
+"""Sessions read for viewing or resuming that are kept whole, in case the resume follows (seed 1 §13)."""
+
+PREPARE_TRIES_MAX: Final = 8
+"""Reads of a log that a stranger keeps changing, before the operation gives up (seed 1 §22: for ever)."""
+
+LOG_WORKERS: Final = 4
+"""Threads of the event-log service: sessions are read and synced side by side, each of them in order."""
+
+LIST_PAGE: Final = 1000
+"""Sessions that a listing asks of its backend at a time: bounds how long one call holds a thread."""
+
 CHECKPOINT_EVENTS: Final = 512
 """Events of a log after which its next checkpoint is due: about a hundred turns, folded in some five milliseconds."""
 
@@ -106,19 +124,24 @@ CHECKPOINTS_STEP_MAX: Final = 64
 UPKEEP_GROUPS_MAX: Final = 64
 """Groups after which a writer that is never idle makes one step of upkeep all the same."""
 
+SURFACE_TURNS_KEPT: Final = 200
+"""Visible turns that a surface snapshot keeps for undoing; who goes back further folds the whole session."""
+
+SURFACE_SKIP_EVENTS: Final = 256
+"""Events between two shown messages that are worth skipping; shorter gaps are read through."""
+
 COMPACT_EVENTS: Final = 20_000
 """Events of a lane log (about four thousand turns) below which compaction leaves it alone."""
 
 COMPACT_READ_EVENTS: Final = 2048
 """Events that one piece of a compaction reads: bounds how long a lane that wants to be read waits for it."""
 
-COMPACT_PARTS_MAX: Final = 512
+COMPACT_COMMITS_MAX: Final = 512
 """Commits that one step of the writer removes: bounds how long a group waits for it, and the WAL."""
 
 COMPACT_LANES_MAX: Final = 1024
 """Lanes that may wait for their compaction; others ask again when they have grown on."""
 
-assert CHECKPOINT_REST_EVENTS < CHECKPOINT_EVENTS < COMPACT_EVENTS
 BLOB_BYTES_MAX: Final = 64 * 1024 * 1024
 """One blob; held in memory whole while it is written or read (large platforms give bots at most 50 MB)."""
 
@@ -143,8 +166,10 @@ WAL_CUT_BYTES: Final = 64 * 1024 * 1024
 STORE_READ_MS_MAX: Final = 10_000
 """How long one read of the store may hold its snapshot; a longer one fails and says to read in pages."""
 
+assert CHECKPOINT_REST_EVENTS < CHECKPOINT_EVENTS < COMPACT_EVENTS
 assert CHECKPOINTS_STEP_MAX <= CHECKPOINTS_WAITING_MAX
 assert WAL_CHECKPOINT_BYTES < WAL_CUT_BYTES
+assert STORE_COMMIT_BYTES_MAX < JSONL_FRAME_BYTES_MAX
 assert STORE_COMMIT_BYTES_MAX <= STORE_GROUP_BYTES_MAX
 assert REPLY_BYTES_MAX < STORE_COMMIT_BYTES_MAX
 assert STORE_NAME_CHARS_MAX >= 3 * ID_CHARS_MAX
