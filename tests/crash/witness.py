@@ -9,7 +9,7 @@ from typing import Any
 
 from seriatim.commits import Commit, Durable, Outcome
 from seriatim.events import Event, LogId
-from seriatim.storage.contract import StoreReader
+from seriatim.storage.contract import Archive, Checkpoint, StoreReader
 from seriatim.storage.sqlite import SqliteStore
 from seriatim.testing.wrapped_store import WrappedStore
 

@@ -352,7 +352,8 @@ def test_odd_text_freezes_nothing(world: MemoryWorld | SqliteWorld) -> None:
     head = 1
     for number, text in enumerate(ODD_TEXTS):
         mended, was_odd = mend_text(text)
-        for place, data in enumerate(({"content": text}, {"name": text, "n": [text]}, {text: "tool output"})):
+        datas: list[dict[str, Any]] = [{"content": text}, {"name": text, "n": [text]}, {text: "tool output"}]
+        for place, data in enumerate(datas):
             made = Part(LANE, head, (Event("a/b", head, 0, data),))
             outcome = one(store, commit(f"odd {number} {place}", made))
             assert isinstance(outcome, Refused) is was_odd

@@ -29,12 +29,14 @@ from .outcomes import OutcomeClaims
 from .reading import IndexClaims, ReadingClaims
 from .whole import StoreContract
 from .world import (
+    GOOD_DATA,
     IDLE,
     LANE,
     OTHER,
     SECOND,
     SESSION,
     StoreWorld,
+    bad_data,
     born,
     commit,
     events,
@@ -45,6 +47,7 @@ from .world import (
 )
 
 __all__ = [
+    "GOOD_DATA",
     "IDLE",
     "LANE",
     "OTHER",
@@ -67,6 +70,7 @@ __all__ = [
     "StoreContract",
     "StoreWorld",
     "WindowClaims",
+    "bad_data",
     "born",
     "commit",
     "events",
