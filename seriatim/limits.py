@@ -91,6 +91,32 @@ STORE_LOGS_CACHED_MAX: Final = 65_536
 STORE_NAME_CHARS_MAX: Final = 16 * 1024
 """A log id, commit id or unique key; a lane's key holds several platform ids."""
 
+BLOB_BYTES_MAX: Final = 64 * 1024 * 1024
+"""One blob; held in memory whole while it is written or read (large platforms give bots at most 50 MB)."""
+
+COMMIT_BLOBS_MAX: Final = 256
+"""Blobs that one commit may refer to: as many as the messages that it may decide."""
+
+KEYS_PRUNED_MAX: Final = 10_000
+"""Unique keys that one call of a prune looks at: some 10 ms during which no commit is written."""
+
+KEY_MARKS_MAX: Final = 32
+"""Marks by which unique keys get their age: a key outlives its window by a 32nd of it at the most."""
+
+BLOBS_SWEPT_MAX: Final = 1000
+"""Blobs that one call of a sweep removes."""
+
+WAL_CHECKPOINT_BYTES: Final = 4 * 1024 * 1024
+"""Size of SQLite's write-ahead log from which on it is checkpointed (SQLite's own default, 1000 pages)."""
+
+WAL_CUT_BYTES: Final = 64 * 1024 * 1024
+"""Size from which on it is cut as soon as no reader holds it; a reader of 10 s was seen to let it grow to 1.1 GiB."""
+
+STORE_READ_MS_MAX: Final = 10_000
+"""How long one read of the store may hold its snapshot; a longer one fails and says to read in pages."""
+
+assert WAL_CHECKPOINT_BYTES < WAL_CUT_BYTES
+
 JSONL_FRAME_BYTES_MAX: Final = 64 * 1024 * 1024
 """One batch of a JSONL log, compressed or not, as a reader takes it: a frame that claims more is a bomb, or strange."""
 
@@ -105,6 +131,15 @@ PREPARE_TRIES_MAX: Final = 8
 
 LOG_WORKERS: Final = 4
 """Threads of the event-log service: sessions are read and synced side by side, each of them in order."""
+
+WRITE_WINDOW_MS: Final = 200
+"""How long a live session's event may wait for others to be stored with it (seed 1 §12)."""
+
+WRITE_WINDOW_MS_MAX: Final = 2**31 - 1
+"""The longest such wait that may be set: what timers of other runtimes take."""
+
+WRITE_BATCH_EVENTS_MAX: Final = 4096
+"""Events of one batch of a live session, so that a long outage isn't made good in one enormous write."""
 
 LIST_PAGE: Final = 1000
 """Sessions that a listing asks of its backend at a time: bounds how long one call holds a thread."""
@@ -142,33 +177,28 @@ COMPACT_COMMITS_MAX: Final = 512
 COMPACT_LANES_MAX: Final = 1024
 """Lanes that may wait for their compaction; others ask again when they have grown on."""
 
-BLOB_BYTES_MAX: Final = 64 * 1024 * 1024
-"""One blob; held in memory whole while it is written or read (large platforms give bots at most 50 MB)."""
-
-COMMIT_BLOBS_MAX: Final = 256
-"""Blobs that one commit may refer to: as many as the messages that it may decide."""
-
-KEYS_PRUNED_MAX: Final = 10_000
-"""Unique keys that one call of a prune looks at: some 10 ms during which no commit is written."""
-
-KEY_MARKS_MAX: Final = 32
-"""Marks by which unique keys get their age: a key outlives its window by a 32nd of it at the most."""
-
-BLOBS_SWEPT_MAX: Final = 1000
-"""Blobs that one call of a sweep removes."""
-
-WAL_CHECKPOINT_BYTES: Final = 4 * 1024 * 1024
-"""Size of SQLite's write-ahead log from which on it is checkpointed (SQLite's own default, 1000 pages)."""
-
-WAL_CUT_BYTES: Final = 64 * 1024 * 1024
-"""Size from which on it is cut as soon as no reader holds it; a reader of 10 s was seen to let it grow to 1.1 GiB."""
-
-STORE_READ_MS_MAX: Final = 10_000
-"""How long one read of the store may hold its snapshot; a longer one fails and says to read in pages."""
-
 assert CHECKPOINT_REST_EVENTS < CHECKPOINT_EVENTS < COMPACT_EVENTS
 assert CHECKPOINTS_STEP_MAX <= CHECKPOINTS_WAITING_MAX
-assert WAL_CHECKPOINT_BYTES < WAL_CUT_BYTES
+
+SPOOL_BYTES_MAX: Final = 64 * 1024 * 1024
+"""The spool of a gateway whose store is away: some 100,000 messages, whose keys are held in memory meanwhile (about
+200 bytes each). Beyond it messages are refused."""
+
+SPOOL_GROUP_MAX: Final = 256
+"""Messages that are spooled by one sync, or taken in side by side: bounds how long the first of them waits."""
+
+SPOOL_WAITING_MAX: Final = 4096
+"""Messages that may wait for the spool's next sync; beyond it they are refused."""
+
+SPOOL_RETRY_MS: Final = (250, 1_000, 5_000, 15_000)
+"""Waits before the store is tried again while messages are spooled."""
+
+NOTICE_MS: Final = 600_000
+"""How long a chat isn't told again that messages can't be taken or answered."""
+
+NOTICES_MAX: Final = 4096
+"""Chats remembered as told; beyond it the longest told may hear it again."""
+
 assert STORE_COMMIT_BYTES_MAX < JSONL_FRAME_BYTES_MAX
 assert STORE_COMMIT_BYTES_MAX <= STORE_GROUP_BYTES_MAX
 assert REPLY_BYTES_MAX < STORE_COMMIT_BYTES_MAX
