@@ -109,6 +109,9 @@ BLOBS_SWEPT_MAX: Final = 1000
 WAL_CHECKPOINT_BYTES: Final = 4 * 1024 * 1024
 """Size of SQLite's write-ahead log from which on it is checkpointed (SQLite's own default, 1000 pages)."""
 
+WAL_CHECKPOINT_EVENTS: Final = 2000
+"""Events after which a log that was taken over, but not cut, is worth a checkpoint again: about as many as fill it."""
+
 WAL_CUT_BYTES: Final = 64 * 1024 * 1024
 """Size from which on it is cut as soon as no reader holds it; a reader of 10 s was seen to let it grow to 1.1 GiB."""
 

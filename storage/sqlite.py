@@ -512,7 +512,7 @@ class SqliteStore:
         """Keep the write-ahead log short."""
         if self._connection is not None:
             try:
-                self._wal.tend(self._connection)
+                self._wal.tend(self._connection, self._next_at)
             except sqlite3.Error as error:
                 self._distrust(error)
 
