@@ -17,7 +17,7 @@ from seriatim.limits import STORE_READ_MS_MAX
 
 from .blobs import BlobFolder, blobs_of
 from .contract import Archive, Balance, Checkpoint, LogInfo
-from .encoding import Rare, chain, chain_start, decode_event, sum_text
+from .encoding import Rare, chain, chain_start, decode_event, from_json, sum_text
 from .files import connect_readonly, inspect_file, open_error
 from .schema import FORMAT, HOT
 from .sqlite_growth import read_archive, read_checkpoint
@@ -121,7 +121,7 @@ class SqliteReader:
 
     def _parse_header(self, log: LogId, text: str) -> dict[str, Any]:
         try:
-            header: dict[str, Any] = json.loads(text)
+            header: dict[str, Any] = from_json(text)
         except ValueError:
             raise CorruptionError(log, "its header is not JSON", log=log, file=self.path) from None
         return header
@@ -294,7 +294,7 @@ class _Reading:
         """What was found, decoded in one pass."""
         found = self.found if limit is None else self.found[:limit]
         try:
-            datas = json.loads(f"[{','.join(row[3] for row in found)}]")
+            datas = from_json(f"[{','.join([row[3] for row in found])}]")
         except ValueError:
             raise self.damaged(found[0][0], "an event's data is not JSON") from None
         return [
