@@ -129,7 +129,7 @@ BREAKS: Final = (
         contract.LosslessClaims,
         both=(
             (encoding.encode_events, "if type(data) is not dict or not is_plain(data):", "if False:"),
-            (encoding.encode_plain, "or not (_are_shallow(datas) or all(map(is_plain, datas)))", "or False"),
+            (encoding.encode_plain, "or not all(map(is_plain, datas))", "or False"),
         ),
     ),
     Break(
