@@ -21,8 +21,6 @@ from .staging import LogState, is_name
 SYSTEM: Final = LogId("system")
 """The store's own log: format, imports, erasures (DESIGN §5)."""
 
-ERASED: Final = "log/erased"
-
 
 def digest_of(store_id: str, log: LogId) -> str:
     """How the system log names an erased log."""
@@ -52,5 +50,5 @@ def tombstone(erasure: Erasure, erased: LogState, system: LogState | None, store
         "reason": erasure.reason,
     }
     header = None if system is not None else {"version": FORMAT_VERSION, "id": SYSTEM}
-    part = Part(SYSTEM, head, (Event(ERASED, head, erasure.time, data),), header=header)
+    part = Part(SYSTEM, head, (Event("log/erased", head, erasure.time, data),), header=header)
     return Commit(erasure.id, SYSTEM, 0, (part,))

@@ -24,6 +24,22 @@ from .sqlite_growth import read_archive, read_checkpoint
 from .staging import is_name
 
 
+class _Hold:
+    """How long a read has held its snapshot. ``since``: when it began, None without one."""
+
+    since: float | None = None
+
+    @property
+    def ms(self) -> int:
+        """Milliseconds, 0 without one; any thread."""
+        since = self.since
+        return 0 if since is None else int((time.monotonic() - since) * 1000)
+
+    def is_overdue(self) -> int:
+        """Called by SQLite's machine every so many steps; a snapshot held for long lets the WAL grow."""
+        return int(self.ms > STORE_READ_MS_MAX)
+
+
 class SqliteReader:
     """A read-only connection to the database at ``path``; it never takes over, repairs or checkpoints.
 
@@ -40,8 +56,8 @@ class SqliteReader:
             raise StoreUnhealthyError(f"{self.path}: has format {version}; its owner must open it first")
         self._connection: sqlite3.Connection | None = connect_readonly(self.path, busy_ms)
         self._store_id: str | None = None
-        self._since: float | None = None
-        self._connection.set_progress_handler(self._is_overdue, _STEPS_BETWEEN_LOOKS)
+        self._hold = _Hold()  # apart from the reader: the connection refers to it, and a circle would outlive its use
+        self._connection.set_progress_handler(self._hold.is_overdue, _STEPS_BETWEEN_LOOKS)
 
     @property
     def store_id(self) -> str:
@@ -163,8 +179,7 @@ class SqliteReader:
     @property
     def held_ms(self) -> int:
         """How long the read that is under way has held its snapshot, 0 without one; any thread."""
-        since = self._since
-        return 0 if since is None else int((time.monotonic() - since) * 1000)
+        return self._hold.ms
 
     def close(self) -> None:
         """See ``StoreReader.close``."""
@@ -183,22 +198,18 @@ class SqliteReader:
         if connection is None:
             raise StoreUnhealthyError("the reader is closed")
         try:
-            self._since = time.monotonic()
+            self._hold.since = time.monotonic()
             try:
                 connection.execute("BEGIN")
                 yield connection
             finally:
-                self._since = None
+                self._hold.since = None
                 if connection.in_transaction:  # an I/O error has ended it already, and is the error to tell
                     connection.execute("ROLLBACK")
         except sqlite3.Error as error:
             if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_INTERRUPT:
                 raise StoreUnhealthyError(f"a read took longer than {STORE_READ_MS_MAX} ms; read in pages") from None
             raise open_error(self.path, error) from None
-
-    def _is_overdue(self) -> int:
-        """Called by SQLite's machine every so many steps; a snapshot held for long lets the WAL grow."""
-        return int(self.held_ms > STORE_READ_MS_MAX)
 
 
 _STEPS_BETWEEN_LOOKS: Final = 20_000

@@ -256,8 +256,8 @@ def test_the_oldest_read_is_told(files: SqliteWorld) -> None:
     store = files.open()
     reader = store.reader()
     with reader._reading():
-        assert reader._since is not None
-        reader._since -= 5
+        assert reader._hold.since is not None
+        reader._hold.since -= 5
         told = store.health()
         assert (told.readers, told.oldest_reader_ms // 1000) == (1, 5)
     assert store.health().oldest_reader_ms == 0
