@@ -11,6 +11,7 @@ from seriatim.commits import Commit, Durable, Outcome
 from seriatim.events import Event, LogId
 from seriatim.storage.contract import Archive, Checkpoint, StoreReader
 from seriatim.storage.sqlite import SqliteStore
+from seriatim.testing.wrapped_store import WrappedStore
 
 
 class Witness:
@@ -74,7 +75,7 @@ def all_logs(reader: StoreReader) -> list[LogId]:
     return logs
 
 
-class WitnessedStore:
+class WitnessedStore(WrappedStore):
     """The real store, with the witness beside it; below any fault that is played.
 
     ``watched`` is called with a name and what to do, for each step of upkeep; ``archived`` gets the events that go.
@@ -87,16 +88,11 @@ class WitnessedStore:
         watched: Callable[[str, Callable[[], Any]], Any],
         archived: dict[LogId, list[Event]],
     ) -> None:
-        self.inner = inner
+        super().__init__(inner)
         self._watched = watched
         self._archived = archived
         self._witness = witness
         self._readers: list[StoreReader] = []
-
-    @property
-    def epoch(self) -> int:
-        """See ``Store.epoch``."""
-        return self.inner.epoch
 
     def commit(self, commits: Sequence[Commit]) -> list[Outcome]:
         """See ``Store.commit``."""
@@ -106,10 +102,6 @@ class WitnessedStore:
                 for part in commit.parts:
                     self._witness.take(part.log, part.events)
         return outcomes
-
-    def fence(self, lane: LogId, incarnation: int) -> None:
-        """See ``Store.fence``."""
-        self.inner.fence(lane, incarnation)
 
     def keep(self, checkpoints: Sequence[Checkpoint]) -> int:
         """See ``Store.keep``."""

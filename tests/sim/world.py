@@ -292,7 +292,7 @@ class World:
         dice = self.rng.random()
         if dice < self.plan.refused:
             # A store looks id and keys up before anything else can refuse.
-            known = commit.id in self.disk.ids or not self.disk.keys.isdisjoint(commit.unique)
+            known = commit.id in self.disk.ids or not self.disk.keys.keys().isdisjoint(commit.unique)
             return None if known else Fault.REFUSED
         if dice < self.plan.refused + self.plan.unknown:
             return self.rng.choice((Fault.UNKNOWN_DONE, Fault.UNKNOWN_LOST))
