@@ -114,7 +114,7 @@ class SqliteReader:
         if limit <= 0 or not (prefix == "" or is_name(prefix)):
             return []
         with self._reading() as connection:
-            rows = connection.execute(_PAGE, [prefix, after, _behind(prefix), limit])
+            rows = connection.execute(_PAGE, [max(prefix, after), after, _behind(prefix), limit])
             return [LogId(row[0]) for row in rows]
 
     def scan(self, prefix: str, after: str = "", limit: int = 1000) -> list[LogInfo]:
@@ -122,7 +122,7 @@ class SqliteReader:
         if limit <= 0 or not (prefix == "" or is_name(prefix)):
             return []
         with self._reading() as connection:
-            rows = connection.execute(_SCAN, [prefix, after, _behind(prefix), limit])
+            rows = connection.execute(_SCAN, [max(prefix, after), after, _behind(prefix), limit])
             return [self._info(row) for row in rows]
 
     def info(self, log: LogId) -> LogInfo | None:
@@ -237,8 +237,9 @@ LEFT JOIN commits c ON c.log = l.n AND (c.first, c.count) = (
 LEFT JOIN events e ON e.at = c.at + c.count - 1 AND c.count > 0
 LEFT JOIN lanes h ON h.log = l.n"""  # noqa: S608 - the schema's own names
 _INFO: Final = f"{_INFOS} WHERE l.id = ?"
-_SCAN: Final = f"{_INFOS} WHERE l.id >= ? AND l.id > ? AND l.id < ? ORDER BY l.id LIMIT ?"
-_PAGE: Final = "SELECT id FROM logs WHERE id >= ? AND id > ? AND id < ? ORDER BY id LIMIT ?"
+# The plus keeps the index off the second bound: it would start at the first, and walk all pages before this one.
+_SCAN: Final = f"{_INFOS} WHERE l.id >= ? AND +l.id > ? AND l.id < ? ORDER BY l.id LIMIT ?"
+_PAGE: Final = "SELECT id FROM logs WHERE id >= ? AND +id > ? AND id < ? ORDER BY id LIMIT ?"
 _COUNTERS: Final = f"""
 SELECT {", ".join(f"coalesce(sum({n}), 0)" for n in ("accepted", "answered", "merged", "dropped", "waiting"))}
 FROM lanes"""  # noqa: S608 - own names
