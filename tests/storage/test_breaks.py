@@ -17,7 +17,8 @@ from seriatim.errors import StoreError
 from seriatim.storage import blobs, encoding, memory, plain, schema, sqlite, sqlite_reader, sqlite_upkeep
 from seriatim.storage.staging import StagedCommit, Staging
 from seriatim.testing import store_contract as contract
-from tests.crash.mutants import Mutant, planted
+from tests.crash.mutants import Mutant
+from tests.planted import planted
 
 from .worlds import MemoryWorld, SqliteWorld
 
