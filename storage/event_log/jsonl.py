@@ -287,7 +287,9 @@ class JsonlLogs:
         with os.fdopen(os.dup(descriptor), "rb", buffering=_BUFFER) as file:
             scan = Scan(file, str(path), self.encoding)
             _, _, head = self._decode(scan, session_id, 2**53)
-        return _Tail(revision, scan.end, scan.crc, head, scan.unterminated)
+        tail = _Tail(revision, scan.end, scan.crc, head, scan.unterminated)
+        self._remember(self._tails, session_id, tail)
+        return tail
 
     # Writing
 

@@ -1,7 +1,8 @@
 """The port above the service: who has a session alive (DESIGN §5).
 
 While a session is alive its owner's memory is ahead of the log, so nobody but the owner changes it. ``LiveSessions``
-is one owner; a gateway's lanes are another, which answer for the sessions that are bound to them.
+is one owner. A gateway's lanes are another for the sessions that are bound to them: no gateway hands in this port yet,
+and until one does the store refuses every write to such a session that doesn't come from its lane (SessionLiveError).
 """
 
 from __future__ import annotations
@@ -31,6 +32,10 @@ class SessionOwner(Protocol):
 
     async def flush(self, session_id: str) -> None:
         """Return when all that the live session holds is durable. Raises what kept it from being so."""
+        ...
+
+    async def retired(self, session_id: str) -> None:
+        """Return when the owner isn't about to let go of the session: storing the last of it, at most."""
         ...
 
     async def append(self, session_id: str, events: Sequence[Event]) -> None:
