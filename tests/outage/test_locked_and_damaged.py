@@ -11,11 +11,12 @@ import threading
 import time
 from functools import partial
 from pathlib import Path
+from typing import Literal
 from unittest import mock
 
 import pytest
 
-import seriatim.gateway
+from seriatim.errors import CorruptionError
 from seriatim.storage.sqlite import SqliteStore
 from tests.outage.world import World
 
@@ -25,7 +26,7 @@ BUDGET_MS = 100
 
 @pytest.mark.parametrize("held_s", [0.025, 0.25, 2.0])
 def test_a_lock_at_the_first_message(tmp_path: Path, held_s: float) -> None:
-    """A lock shorter than the budget is waited for; a longer one refuses that message aloud, and the next works (B90)."""
+    """A lock shorter than the budget is waited for; a longer one refuses that message aloud, no more (B90)."""
     world = World(tmp_path, "refuse")
 
     async def scenario() -> None:
@@ -35,7 +36,7 @@ def test_a_lock_at_the_first_message(tmp_path: Path, held_s: float) -> None:
             locked = time.monotonic()
             release = threading.Timer(held_s, other.execute, ["ROLLBACK"])
             release.start()
-            outcomes = []
+            outcomes: list[tuple[str, str | None]] = []
             while True:
                 event = world.platform.say(f"m{len(outcomes)}").event
                 began = time.monotonic()
@@ -62,69 +63,118 @@ def test_a_lock_at_the_first_message(tmp_path: Path, held_s: float) -> None:
         world.run(scenario)
 
 
-def damage(path: Path, table: str) -> None:
-    """Overwrite the table's last leaf page."""
+def damage(path: Path, which: Literal["min", "max"]) -> None:
+    """Overwrite the oldest or the newest leaf page of the events."""
     connection = sqlite3.connect(path)
     page_size = connection.execute("PRAGMA page_size").fetchone()[0]
-    ((page,),) = (
-        connection.execute("SELECT max(pageno) FROM dbstat WHERE name = ? AND pagetype = 'leaf'", [table]).fetchall()
-        if _has_dbstat(connection)
-        else [(_root(connection, table),)]
-    )
+    (root,) = connection.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'events'").fetchone()
     connection.close()
-    with path.open("r+b") as file:
-        file.seek((page - 1) * page_size)
-        file.write(b"\xa5" * page_size)
+    data = bytearray(path.read_bytes())
+
+    def page(number: int) -> memoryview:
+        return memoryview(data)[(number - 1) * page_size : number * page_size]
+
+    number = root
+    while page(number)[0] == 5:  # an interior page of a table: its children lie in the order of its cells
+        held = page(number)
+        cell = int.from_bytes(held[12:14])
+        number = int.from_bytes(held[cell : cell + 4] if which == "min" else held[8:12])
+    assert number != root
+    page(number)[:] = b"\xa5" * page_size
+    path.write_bytes(data)
 
 
-def _has_dbstat(connection: sqlite3.Connection) -> bool:
-    try:
-        connection.execute("SELECT 1 FROM dbstat LIMIT 1").fetchall()
-    except sqlite3.OperationalError:
-        return False
-    return True
+def seriatim(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """The command line."""
+    return subprocess.run([sys.executable, "-m", "seriatim", *arguments], capture_output=True, text=True, check=False)
 
 
-def _root(connection: sqlite3.Connection, table: str) -> int:
-    page: int = connection.execute("SELECT rootpage FROM sqlite_schema WHERE name = ?", [table]).fetchone()[0]
-    return page
-
-
-def test_a_damaged_page_of_the_main_tables(tmp_path: Path) -> None:
-    """Nothing is accepted on damaged ground: refusals with a reason, health and the balance command say damage (B93)."""
-    world = World(tmp_path, "refuse")
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    """A stopped home with some history in two lanes, several pages of it."""
+    made = World(tmp_path / "home", "refuse")
 
     async def before() -> None:
-        async with world.gateway():
-            for number in range(3):
-                world.platform.say(f"m{number} " + "x" * 3000)
-                await world.until(lambda number=number: len(world.replies) == number + 1)  # type: ignore[misc]
+        async with made.gateway() as gateway:
+            for number, chat in enumerate("111222"):
+                made.platform.say(f"m{number} " + "x" * 3000, chat_id=chat, user_id=chat)
+                await made.until(lambda number=number: len(made.replies) == number + 1)  # type: ignore[misc]
+            await made.until(lambda: gateway.health()["replies_pending"] == 0)
 
-    world.run(before)
-    damage(tmp_path / "state.db", "events")
-    damaged = (tmp_path / "state.db").read_bytes()
+    made.run(before)
+    return made
+
+
+def test_a_damaged_page_that_the_start_needs(world: World) -> None:
+    """The gateway doesn't start on it, says damage and what to do, and changes no byte (B93)."""
+    database = world.home / "state.db"
+    damage(database, "max")
+    before = database.read_bytes()
+
+    async def start() -> None:
+        with pytest.raises(CorruptionError, match=r"damaged \(SQLITE_CORRUPT\).*backup"):
+            await world.made().start()
+
+    world.run(start)
+    assert database.read_bytes() == before
+
+
+def test_a_damaged_page_of_one_lane(world: World) -> None:
+    """That lane fails closed with a reason, the others are served, and nobody is told that all is well (B93)."""
+    damage(world.home / "state.db", "min")
 
     async def after() -> None:
         async with world.gateway() as gateway:
-            old = await gateway.accept(world.platform.say("old lane").event)
-            new = await gateway.accept(world.platform.say("new lane", chat_id="2", user_id="2").event)
-            assert {old.outcome, new.outcome} == {"refused"}
-            assert old.reason == "quarantined"
-            assert new.reason in ("storage_unavailable", "quarantined")
-            assert gateway.balance()["accepted"] == 3
+            old = await gateway.accept(world.platform.say("again").event)
+            assert (old.outcome, old.reason) == ("refused", "quarantined")
+            new = await gateway.accept(world.platform.say("new", chat_id="3", user_id="3").event)
+            assert new.outcome in ("accepted", "duplicate")
+            await world.until(lambda: world.replies[-1] == "re new")
 
-    with mock.patch.object(seriatim.gateway, "SqliteStore", SqliteStore):
-        try:
-            asyncio.run(after())
-        except seriatim.gateway.CorruptionError as error:
-            assert "damage" in str(error) or "can't be read" in str(error)
-    for text in world.notices:
-        assert "history" not in text
-        assert "safe" not in text
-    command = [sys.executable, "-m", "seriatim", "balance", "--json", "--home", str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode in (1, 2)
-    assert "SQLITE_CORRUPT" in done.stdout + done.stderr
-    if done.returncode == 1:
-        assert json.loads(done.stdout)["problems"]
-    assert (tmp_path / "state.db").stat().st_size >= len(damaged)
+    world.run(after)
+    (error,) = {str(error) for where, error in world.errors if where == "lane"}
+    assert "SQLITE_CORRUPT" in error
+    assert world.notices == []
+    told = seriatim("balance", "--json", "--home", str(world.home))
+    assert told.returncode == 1
+    assert any("SQLITE_CORRUPT" in problem for problem in json.loads(told.stdout)["problems"])
+
+
+def test_recovery_goes_to_a_new_file(world: World, tmp_path: Path) -> None:
+    """A repair only reads the damaged file; the new home holds every log that is whole, the others are named (B93)."""
+    database = world.home / "state.db"
+    damage(database, "min")
+    before = database.read_bytes()
+    done = seriatim("repair", "--home", str(world.home), "--to", str(tmp_path / "new"))
+    assert done.returncode == 1, done.stderr
+    assert "lost: lane:v1:fake:dm::fake:1::" in done.stdout
+    assert database.read_bytes() == before
+    again = seriatim("repair", "--home", str(world.home), "--to", str(tmp_path / "new"))
+    assert again.returncode == 2
+    world.home = tmp_path / "new"
+
+    async def after() -> None:
+        async with world.gateway() as gateway:
+            assert gateway.balance()["accepted"] == 3
+            old = await gateway.accept(world.platform.posted[-1].event)
+            assert old.outcome == "duplicate"
+            world.platform.say("on", chat_id="2", user_id="2")
+            world.platform.say("anew", chat_id="1", user_id="1")
+            await world.until(lambda: {"re on", "re anew"} <= set(world.replies))
+
+    world.run(after)
+    assert seriatim("balance", "--home", str(world.home)).returncode == 0
+
+
+def test_a_repair_of_a_whole_home_loses_nothing(world: World, tmp_path: Path) -> None:
+    """What isn't damaged is copied to the last event."""
+    done = seriatim("repair", "--home", str(world.home), "--to", str(tmp_path / "new"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    tables = ("logs", "events", "commits", "lanes", "keys", "archives")
+    held = []
+    for home in (world.home, tmp_path / "new"):
+        connection = sqlite3.connect(home / "state.db")
+        held.append([connection.execute(f"SELECT * FROM {table} ORDER BY 1, 2, 3").fetchall() if table != "keys" else
+                     connection.execute("SELECT key FROM keys ORDER BY 1").fetchall() for table in tables])  # fmt: skip
+        connection.close()
+    assert held[0] == held[1]
