@@ -159,15 +159,14 @@ class Coordinator:
         stored = await self.run(self._backend.read, check_session_id(session_id))
         if stored is None or not stored.head:
             raise LogNotFoundError(session_id)
-        self._vet(stored, 0)
+        await self._vet(stored)
         return stored
 
-    def _vet(self, stored: StoredLog, first: int) -> None:
-        """Judge the types of the events from ``first`` on; remember how far the log was judged."""
+    async def _vet(self, stored: StoredLog) -> None:
+        """Judge the types of these events, on a thread (there may be a million); remember how far the log was judged."""
         location = self._backend.locate(stored.header)
-        check_known(
-            stored.header.id, stored.events, KNOWN_SESSION_EVENT_TYPES, None if location is None else location.path
-        )
+        path = None if location is None else location.path
+        await self.run(check_known, stored.header.id, stored.events, KNOWN_SESSION_EVENT_TYPES, path)
         self._vetted[stored.header.id] = (stored.incarnation, stored.head)
         self._vetted.move_to_end(stored.header.id)
         if len(self._vetted) > JSONL_LOGS_CACHED_MAX:
@@ -250,7 +249,7 @@ class Coordinator:
             if judged and stored.incarnation != incarnation:  # another log of the same id
                 self._vetted.pop(session_id, None)
                 stored = await self._stored(session_id)
-            self._vet(stored, judged)
+            await self._vet(stored)
             return SessionInspection(stored.header, tuple(e for e in stored.events if e.seq >= from_seq))
 
     async def in_turn(self, session_id: str, step: Callable[[str], T]) -> T:
