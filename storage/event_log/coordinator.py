@@ -163,7 +163,7 @@ class Coordinator:
         return stored
 
     async def _vet(self, stored: StoredLog) -> None:
-        """Judge the types of these events, on a thread (there may be a million); remember how far the log was judged."""
+        """Judge these events, on a thread (there may be a million), and remember how far the log was judged."""
         location = self._backend.locate(stored.header)
         path = None if location is None else location.path
         await self.run(check_known, stored.header.id, stored.events, KNOWN_SESSION_EVENT_TYPES, path)
