@@ -281,10 +281,10 @@ class SqliteStore:
             connection.execute("BEGIN IMMEDIATE")
             if not first:
                 self._check_owner(connection)
+            self._load_numbers(connection)  # first of all: damage there is found before a byte is changed
             connection.execute("UPDATE meta SET epoch = epoch + 1, owner = ?", [self._owner])
             (epoch,) = connection.execute("SELECT epoch FROM meta").fetchone()
             connection.execute("COMMIT")
-            self._load_numbers(connection)
             self._files = (_place(self.path), _place(self.path + "-wal"))
         except BaseException:
             _close(connection)
