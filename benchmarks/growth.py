@@ -293,13 +293,12 @@ def _ratio(pairs: list[tuple[float, float]]) -> float:
     return round(statistics.median(a / b for a, b in pairs), 2)
 
 
-def measure(folder: str, *, lanes: int = LANES, rounds: int = 7) -> dict[str, Any]:
+def measure(folder: Path, *, lanes: int = LANES, rounds: int = 7) -> dict[str, Any]:
     """All figures of one run."""
-    place = Path(folder)
     return {
-        **measure_boot(place, lanes, rounds),
-        **measure_cold(place, rounds),
-        **measure_activation(place, rounds),
+        **measure_boot(folder, lanes, rounds),
+        **measure_cold(folder, rounds),
+        **measure_activation(folder, rounds),
     }
 
 
@@ -312,7 +311,7 @@ def main() -> None:
     parser.add_argument("--folder", help="where the files are made (default: the temporary folder)")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
-        result = measure(folder, lanes=options.lanes, rounds=options.rounds)
+        result = measure(Path(folder), lanes=options.lanes, rounds=options.rounds)
     print(json.dumps(result) if options.json else "\n".join(f"{name}: {value}" for name, value in result.items()))
 
 

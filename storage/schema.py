@@ -19,6 +19,8 @@ import time
 from pathlib import Path
 from typing import Final
 
+from .views import INDEXES
+
 _log = logging.getLogger("seriatim.storage")
 
 PROGRESS_S: Final = 5.0
@@ -84,6 +86,7 @@ _SECOND: Final[tuple[str, ...]] = (
         log INTEGER PRIMARY KEY, base INTEGER NOT NULL, chain INTEGER NOT NULL, version INTEGER NOT NULL,
         accepted INTEGER NOT NULL, answered INTEGER NOT NULL, merged INTEGER NOT NULL, dropped INTEGER NOT NULL,
         crc INTEGER NOT NULL, data TEXT NOT NULL) STRICT""",
+    *INDEXES,
 )
 """What format 2 adds to files that hold data already: each thing with a word on what it is for."""
 

@@ -36,6 +36,7 @@ from .schema import COLUMNS, EVENTS_PER_ROW, FORMAT, HOT, insert_sql, migrate
 from .sqlite_growth import compact, keep
 from .sqlite_reader import SqliteReader
 from .staging import LogState, PlainGroup, StagedCommit, StagedPart, Staging, is_name, stage
+from .views import restore_views
 
 _NO_HOT: Final = (0,) * len(HOT)
 _NO_ROW: Final = (0,) * len(COLUMNS)
@@ -213,6 +214,7 @@ class SqliteStore:
                 self._check_owner(connection)
             connection.execute("UPDATE meta SET epoch = epoch + 1, owner = ?", [self._owner])
             (epoch,) = connection.execute("SELECT epoch FROM meta").fetchone()
+            restore_views(connection)
             connection.execute("COMMIT")
             self._load_numbers(connection)
             self._files = (_place(self.path), _place(self.path + "-wal"))
