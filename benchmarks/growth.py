@@ -139,7 +139,8 @@ def measure_boot(folder: Path, lanes: int, rounds: int) -> dict[str, Any]:
     populous(many, lanes)
     built = time.perf_counter() - began
     populous(few, LANES_FEW)
-    boot(many), boot(few)
+    boot(many)
+    boot(few)
     pairs = [(boot(many), boot(few)) for _ in range(rounds)]
     return {
         "boot_100k_vs_1k": _ratio(pairs),

@@ -51,7 +51,7 @@ def test_messages_are_active_or_compacted_as_the_surface_says(tmp_path: Path, se
         logs[f"s{number}"] = history.log
     path = tmp_path / "state.db"
     written(path, logs)
-    seen = set()
+    seen: set[str] = set()
     for name, log in logs.items():
         sql = "SELECT seq, active, compacted FROM messages WHERE session_id = ? ORDER BY seq"
         told = {seq: STATES[active, compacted] for seq, active, compacted in rows(path, sql, name)}
