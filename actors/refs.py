@@ -11,7 +11,7 @@ from attrs import frozen
 from seriatim.errors import ActorDeadError, ActorError, DispatcherClosedError
 
 from .futures import PooledFuture
-from .mailbox import NONE_OUT, Ask
+from .mailbox import NONE_OUT, Ask, running
 from .pooled import PooledActor
 
 if TYPE_CHECKING:
@@ -152,9 +152,14 @@ class Ref(pykka.ActorRef[A]):
         """Send data mail that is answered with the handler's result. For the host and for tests: actors use tell.
 
         An exception in the handler goes to the asker *and* crashes the actor, because its state is half changed.
+
+        Raises:
+            BlockingAskError: it would block one of our actors; then nothing was sent.
         """
         future: PooledFuture[Any] = PooledFuture()
         future.target = self._box
+        if block:
+            _refuse_inside(future)
         try:
             self.tell(Ask(message, future))
         except ActorError as error:
@@ -172,7 +177,14 @@ class Ref(pykka.ActorRef[A]):
 
         Returns:
             A future: True once on_stop has run (or the actor crashed instead), False if it was dead before.
+
+        Raises:
+            BlockingAskError: it would block one of our actors; then nobody was stopped.
         """
+        if block:
+            waited: PooledFuture[bool] = PooledFuture()
+            waited.target = self._box
+            _refuse_inside(waited)
         future = self._box.stop(now=False)
         return cast("bool", future.get(timeout=timeout)) if block else future
 
@@ -184,6 +196,13 @@ class Ref(pykka.ActorRef[A]):
     def pending(self) -> int:
         """How much mail waits; a snapshot."""
         return self._box.qsize()
+
+
+def _refuse_inside(future: PooledFuture[Any]) -> None:
+    """Refuse to block one of our actors before anything was sent, so that the refused ask has no effect."""
+    asker = running.box
+    if asker is not None and not asker.may_block:
+        asker.blocked_get(future, None)
 
 
 def signal_all(mail: Iterable[tuple[Ref[Any], Any]]) -> None:

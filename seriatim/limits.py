@@ -58,6 +58,9 @@ GROUP_COMMITS_MAX: Final = 512
 MAILBOX_MAX: Final = 4096
 """Data mail of one lane actor; runtime mail is exempt."""
 
+RUNTIME_MAIL_AHEAD_MAX: Final = 256
+"""Runtime messages that an actor serves in a row while data waits: no flood of timers keeps a stop from its turn."""
+
 HELD_MAX: Final = 4096
 """Inbound mail held for one lane while it is read, fenced or put to rest."""
 
