@@ -55,7 +55,7 @@ def test_a_circle_of_asks_is_refused_at_its_first_step(world: World) -> None:
 
 @pytest.mark.parametrize("how", ["stop", "pykka's stop", "stop_now", "stop_all"])
 def test_stop_and_wait_from_the_start_hook_is_refused(world: World, how: str) -> None:
-    """An actor that waits for its own stop, or everybody's, in on_start is an error that names it, not a hang (B136)."""
+    """An actor that waits in on_start for its own stop, or everybody's, gets an error that names it, no hang (B136)."""
     waits: dict[str, Callable[[Starter], object]] = {
         "stop": lambda me: me.own_ref.stop(block=True),
         "pykka's stop": lambda me: me.actor_ref.stop(block=True, timeout=WAIT_S),
