@@ -7,24 +7,40 @@ accepted is never lost, and no reply is sent twice without saying so.
 from seriatim.actors.live_turn import Turn
 from seriatim.actors.receipts import End, Receipt
 from seriatim.config import GatewayConfig
+from seriatim.context import (
+    HomeChannel,
+    Redaction,
+    SessionContext,
+    build_session_context,
+    build_session_context_prompt,
+)
 from seriatim.gateway import Gateway
+from seriatim.identity import canonical_whatsapp_identifier
 from seriatim.keys import SessionKey, build_session_key, is_shared_multi_user_session, parse_session_key
 from seriatim.model import MessageEvent, Platform, SessionSource
+from seriatim.privacy import Pseudonyms
 from seriatim.turn import Reply, Silence
 
 __all__ = [
     "End",
     "Gateway",
     "GatewayConfig",
+    "HomeChannel",
     "MessageEvent",
     "Platform",
+    "Pseudonyms",
     "Receipt",
+    "Redaction",
     "Reply",
+    "SessionContext",
     "SessionKey",
     "SessionSource",
     "Silence",
     "Turn",
+    "build_session_context",
+    "build_session_context_prompt",
     "build_session_key",
+    "canonical_whatsapp_identifier",
     "is_shared_multi_user_session",
     "parse_session_key",
 ]

@@ -2,7 +2,9 @@
 
     SeriatimError
     ├── InvalidInputError            the caller: a value at the boundary is malformed
-    │   └── LosslessJsonError        the caller: an event's data can't be kept exactly as JSON
+    │   ├── LosslessJsonError        the caller: an event's data can't be kept exactly as JSON
+    │   └── SurfaceError             the caller: an operation doesn't fit what a session shows
+    │       └── SurfaceHorizonError  it reaches further back than was kept; fold the whole log
     ├── ConfigError                  the operator: one key of the configuration is wrong
     ├── HomeError                    the operator: the state home can't be used
     │   └── HomeBusyError            another process owns the home
@@ -16,8 +18,16 @@
     │   ├── CommitTooLargeError      the commit exceeds a limit; repeating it can't succeed
     │   ├── ReadOnlyError            the handle was opened for reading
     │   ├── StoreUnhealthyError      the disk refuses; nothing was written; try again later
+    │   ├── WriteUnknownError        a write may or may not be there; read before repeating it
     │   ├── CorruptionError          bytes on disk are not what was written
-    │   └── FormatUnsupportedError   the file belongs to another version or another program
+    │   │   └── SessionPersistenceCorruptionError   the same of one session's log
+    │   ├── FormatUnsupportedError   the file belongs to another version or another program
+    │   │   └── SessionFormatUnsupportedError       the same of one session's log
+    │   ├── SequenceMismatchError    the caller: a batch doesn't go on where the log ends
+    │   ├── SessionLiveError         the caller: the session is alive; only its owner may do that
+    │   ├── SessionReservedError     the session is being resumed; try later
+    │   ├── RawArtifactsUnsupportedError   the caller: this backend keeps no artifact per session
+    │   └── PersistenceClosedError   the caller: the event-log service was closed
     ├── ActorError                   the engine
     │   ├── ActorDeadError           the actor has stopped
     │   ├── MailboxFullError         the actor's mailbox is at its bound
@@ -70,6 +80,29 @@ class LosslessJsonError(InvalidInputError):
         super().__init__(f"{event_type} data{path}", reason)
         self.event_type = event_type
         self.path = path
+
+
+class SurfaceError(InvalidInputError):
+    """A message or an operation doesn't fit the surface it is meant for: nothing was changed.
+
+    ``event_type`` names the event or the operation.
+    """
+
+    def __init__(self, event_type: str, reason: str) -> None:
+        super().__init__(event_type, reason)
+        self.event_type = event_type
+
+
+class SurfaceHorizonError(SurfaceError):
+    """A reset reaches back beyond what this surface kept: fold the whole log, then repeat it.
+
+    ``as_of``: where it leads; ``horizon``: the first seq that was kept for it.
+    """
+
+    def __init__(self, event_type: str, as_of: int, horizon: int) -> None:
+        super().__init__(event_type, f"leads back to {as_of}, but only turns from {horizon} on were kept")
+        self.as_of = as_of
+        self.horizon = horizon
 
 
 class ConfigError(SeriatimError):
@@ -192,6 +225,69 @@ class FormatUnsupportedError(StoreError):
         self.where = where
         self.direction = direction
         self.reason = reason
+
+
+class WriteUnknownError(StoreError):
+    """An I/O error: the write may or may not be there. Read before repeating it; what is there isn't written twice."""
+
+    repeatable = True
+
+
+class SessionPersistenceCorruptionError(CorruptionError):
+    """A session's log was read, and is not what was written: nothing goes on with it but a salvage."""
+
+
+class SessionFormatUnsupportedError(FormatUnsupportedError):
+    """A session's log is intact, but this version can't read it faithfully.
+
+    ``direction``: "upgrade" (a newer version wrote it), "no path" (older, or a shape without a version) or "foreign".
+    ``location``: where its raw text can be read, if the backend keeps one artifact per session.
+    """
+
+    def __init__(self, where: str, direction: str, reason: str, location: str | None = None) -> None:
+        super().__init__(where, direction, reason if location is None else f"{reason}; its raw text is {location}")
+        self.location = location
+
+
+class SequenceMismatchError(StoreError):
+    """A batch doesn't go on where the log ends, or has a hole: the caller's fault; nothing was stored.
+
+    ``expected``: the number that the event at ``index`` of the batch must have; ``got``: the one that it has.
+    """
+
+    def __init__(self, session: str, expected: int, index: int, got: int) -> None:
+        super().__init__(f"session {session!r}: event {index} of the batch must be number {expected}, not {got}")
+        self.session = session
+        self.expected = expected
+        self.index = index
+        self.got = got
+
+
+class SessionLiveError(StoreError):
+    """The session is alive (or another object has its id): the caller's fault; ask its owner."""
+
+    def __init__(self, session: str, reason: str) -> None:
+        super().__init__(f"session {session!r} {reason}")
+        self.session = session
+        self.reason = reason
+
+
+class SessionReservedError(StoreError):
+    """The session is prepared for somebody who is about to resume it; wait until that is over."""
+
+    repeatable = True
+
+    def __init__(self, session: str) -> None:
+        super().__init__(f"session {session!r} is reserved for a resume")
+        self.session = session
+
+
+class RawArtifactsUnsupportedError(StoreError):
+    """The backend keeps no artifact per session: ask ``supports_raw_artifacts`` first."""
+
+
+class PersistenceClosedError(StoreError):
+    """The event-log service was closed; open another."""
 
 
 class ActorError(SeriatimError):

@@ -13,6 +13,7 @@ from typing import Protocol
 from attrs import frozen
 
 from seriatim.errors import InvalidInputError
+from seriatim.identity import canonical_whatsapp_identifier
 from seriatim.limits import KEYS_REMEMBERED_MAX
 from seriatim.model import SessionSource
 
@@ -127,8 +128,12 @@ def _parts(
             source, group_sessions_per_user=group_per_user, thread_sessions_per_user=thread_per_user
         )
     participant = (source.user_id_alt or source.user_id or "") if alone else ""
-    scope, thread_id = source.guild_id or "", source.thread_id or ""
-    return source.platform.name, chat_type, scope, account, chat_id, thread_id, participant
+    scope, thread_id, platform = source.guild_id or "", source.thread_id or "", source.platform.name
+    if platform == "whatsapp":
+        chat_id, participant = canonical_whatsapp_identifier(chat_id), canonical_whatsapp_identifier(participant)
+    elif platform == "signal" and chat_type != "dm":
+        chat_id = source.chat_id_alt or chat_id
+    return platform, chat_type, scope, account, chat_id, thread_id, participant
 
 
 @lru_cache(maxsize=KEYS_REMEMBERED_MAX)

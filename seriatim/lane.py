@@ -464,4 +464,6 @@ _SESSION_RULES: Final[dict[str, SessionRule]] = {
     "assistant/message": _assistant_message,
     "tool/call": _tool_call,
     "tool/result": _tool_result,
+    "surface/reset": _nothing,
+    "session/end-seed": _nothing,
 }

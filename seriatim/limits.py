@@ -34,6 +34,9 @@ DETAIL_CHARS_MAX: Final = 2000
 SPEAKER_CHARS_MAX: Final = 64
 """A sender's name in a prefix; longer names are cut with an ellipsis."""
 
+PROMPT_LABEL_CHARS_MAX: Final = 240
+"""A name, title or topic in the prompt; the seed's bound (gateway seed §9)."""
+
 COMMIT_MESSAGES_MAX: Final = 256
 """Messages that one lane commit may decide: bounds the time until its first message is durable."""
 

@@ -191,13 +191,13 @@ def speaker_label(source: SessionSource) -> str:
     return inert_label(name)
 
 
-def inert_label(name: str) -> str:
-    """``name`` without line breaks, control characters and square brackets, cut to SPEAKER_CHARS_MAX."""
+def inert_label(name: str, chars_max: int = SPEAKER_CHARS_MAX) -> str:
+    """``name`` without line breaks, control characters and square brackets, cut to ``chars_max``."""
     swapped = name.translate(_BRACKETS)
     plain = "".join(c if c.isprintable() else " " for c in swapped)
     label = " ".join(plain.split())
-    if len(label) > SPEAKER_CHARS_MAX:
-        label = label[: SPEAKER_CHARS_MAX - 1] + "…"
+    if len(label) > chars_max:
+        label = label[: chars_max - 1] + "…"
     return label or "unknown"
 
 

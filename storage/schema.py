@@ -19,7 +19,7 @@ from typing import Final
 APPLICATION_ID: Final = 0x53455249
 """Marks the file as ours ("SERI"); ``file state.db`` shows it."""
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 """``user_version`` of the newest schema; one step in ``STEPS`` for each."""
 
 EVENTS_PER_ROW: Final = 4
@@ -36,7 +36,7 @@ COLUMNS: Final = (
 )  # fmt: skip
 """Of ``group_commit``. ``extra`` is JSON for what few parts have: a new log, more keys, bindings, rare fields."""
 
-_TABLES: Final = (
+_FIRST: Final = (
     """CREATE TABLE meta(
         one INTEGER PRIMARY KEY CHECK (one = 1), store_id TEXT NOT NULL, epoch INTEGER NOT NULL,
         owner TEXT NOT NULL) STRICT""",
@@ -59,6 +59,16 @@ _TABLES: Final = (
         merged INTEGER NOT NULL, dropped INTEGER NOT NULL) STRICT""",
     "CREATE INDEX lanes_open ON lanes(log) WHERE open_turn + waiting + owed > 0",
 )
+
+_SECOND: Final[tuple[str, ...]] = ()
+"""What format 2 adds to files that hold data already: each thing with a word on what it is for."""
+
+STEPS: Final = (_FIRST, _SECOND)
+"""Statements that lead from format i to i + 1, whatever data is there. Never change a released one; add another.
+
+Tables and indexes only: what writes them (``group_commit``) holds no data and is made anew after the last step, so it
+is always of the newest format and may change freely with it.
+"""
 
 
 _EVENTS: Final = f"""
@@ -102,10 +112,15 @@ third more). SQLite leaves their order open: each stands for itself."""
 
 
 def _writer() -> tuple[str, ...]:
+    """Statements that make the writing view anew; its triggers go with the old one."""
     view = f"CREATE VIEW group_commit AS SELECT {', '.join(f'NULL AS {c}' for c in COLUMNS)} WHERE 0"
-    return view, *(
-        f"CREATE TRIGGER group_commit_{name} INSTEAD OF INSERT ON group_commit WHEN {condition}\nBEGIN{body}\nEND"
-        for name, condition, body in _TRIGGERS
+    return (
+        "DROP VIEW IF EXISTS group_commit",
+        view,
+        *(
+            f"CREATE TRIGGER group_commit_{name} INSTEAD OF INSERT ON group_commit WHEN {condition}\nBEGIN{body}\nEND"
+            for name, condition, body in _TRIGGERS
+        ),
     )
 
 
@@ -115,15 +130,10 @@ def insert_sql(rows: int) -> str:
     return f"INSERT INTO group_commit({','.join(COLUMNS)}) VALUES {','.join([row] * rows)}"  # noqa: S608 - own names only
 
 
-STEPS: Final = ((*_TABLES, *_writer()),)
-"""Statements that lead from format i to i + 1. Never change one that was released; add another."""
-
-
 def migrate(path: str, store_id: str, busy_ms: int) -> None:
     """Make the file at ``path`` one of the newest format, on a connection of its own; all or nothing.
 
-    The caller has found the file ours, or empty. Raises sqlite3.Error. The view and trigger carry no data,
-    so a later step may drop and make them again.
+    The caller has found the file ours, or empty. Raises sqlite3.Error.
     """
     import sqlite_utils  # 0.3 s and half a dozen packages; only a new or an old file needs it
 
@@ -135,7 +145,7 @@ def migrate(path: str, store_id: str, busy_ms: int) -> None:
         # Its own atomic() begins deferred; two starters would then fail at once instead of waiting.
         connection.execute("BEGIN IMMEDIATE")
         version: int = database.execute("PRAGMA user_version").fetchone()[0]
-        for statements in STEPS[version:]:
+        for statements in (*STEPS[version:], _writer() if version < FORMAT else ()):
             for statement in statements:
                 database.execute(statement)
         if version == 0:

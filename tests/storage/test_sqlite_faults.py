@@ -25,6 +25,7 @@ from seriatim.errors import (
     StoreUnhealthyError,
 )
 from seriatim.events import LogId
+from seriatim.storage.schema import FORMAT
 from seriatim.storage.sqlite import SqliteStore
 from seriatim.storage.sqlite_reader import SqliteReader
 from seriatim.testing.snapshot import cut_wal, snapshot_files, wal_frames
@@ -104,7 +105,7 @@ def test_settings(world: SqliteWorld) -> None:
     ask = {name: store._connection.execute(f"PRAGMA {name}").fetchone()[0] for name in (
         "journal_mode", "synchronous", "temp_store", "application_id", "user_version")}  # fmt: skip
     assert ask == {
-        "journal_mode": "wal", "synchronous": 2, "temp_store": 2, "application_id": 0x53455249, "user_version": 1
+        "journal_mode": "wal", "synchronous": 2, "temp_store": 2, "application_id": 0x53455249, "user_version": FORMAT
     }  # fmt: skip
     store.commit([born()])
     assert {oct(p.stat().st_mode & 0o777) for p in world.path.parent.iterdir()} == {"0o600"}
