@@ -96,15 +96,15 @@ def _stop_itself(ref: Ref[Any]) -> None:
     ref.tell("stop yourself")
 
 
-FAILURES: dict[str, tuple[str, Callable[[Ref[Any]], None]]] = {
+FAILURES: dict[str, tuple[str, Callable[[Ref[Any]], object]]] = {
     "handler, told": ("receive", _tell),
     "handler, asked": ("receive", _ask),
     "proxied call": ("nowhere", _proxy),
-    "runtime mail": ("receive", lambda ref: ref.signal("x") and None),
+    "runtime mail": ("receive", lambda ref: ref.signal("x")),
     "on_start": ("start", _tell),
     "on_drained": ("drained", _tell),
-    "on_stop": ("stop", lambda ref: ref.stop() and None),
-    "on_stop, at once": ("stop", lambda ref: ref.stop_now() and None),
+    "on_stop": ("stop", lambda ref: ref.stop()),
+    "on_stop, at once": ("stop", lambda ref: ref.stop_now()),
     "on_stop, by itself": ("stop", _stop_itself),
     "on_failure": ("failure", _tell),
     "on_failure and handler": ("failure receive", _tell),

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from seriatim.actors.dispatch import LoopDispatcher
+from seriatim.actors.futures import PooledFuture
 from seriatim.actors.pooled import PooledActor
 from seriatim.errors import SystemStoppingError
 from seriatim.limits import RUNTIME_MAIL_AHEAD_MAX
@@ -42,7 +44,12 @@ def test_waiting_for_a_stop_means_that_the_hook_has_run(world: World, how: str) 
     flushed: list[str] = []
     ref = world.start(Flushing, flushed)
     world.run()
-    stopped = {"stop": ref.stop, "stop_now": ref.stop_now, "stop_all": world.system.stop_all}[how]()
+    ways: dict[str, Callable[[], PooledFuture[Any]]] = {
+        "stop": ref.stop,
+        "stop_now": ref.stop_now,
+        "stop_all": world.system.stop_all,
+    }
+    stopped = ways[how]()
     seen: list[list[str]] = []
     stopped.add_done_callback(lambda _: seen.append(list(flushed)))
     world.run()
@@ -108,9 +115,13 @@ def test_runtime_mail_goes_first_up_to_its_bound(world: World) -> None:
     """Up to the bound runtime mail is served before data; then one data message gets its turn (B139)."""
     inside, gate, done = threading.Event(), threading.Event(), threading.Event()
     ref = world.start(Recorder)
-    if world.kind != "simulation":
-        ref.tell(lambda me: inside.set() or (gate.wait(WAIT_S) and None))
-        world.wait(inside)
+
+    def block(_: Any) -> None:
+        inside.set()
+        assert world.kind == "simulation" or gate.wait(WAIT_S)
+
+    ref.tell(block)
+    world.wait(inside)
     ref.tell("data")
     for n in range(2 * RUNTIME_MAIL_AHEAD_MAX):
         ref.signal(n)
