@@ -71,7 +71,7 @@ class Faulty(PooledActor):
         """See Pykka."""
         self._at("stop")
 
-    def on_failure(self, *_: Any) -> None:
+    def on_failure(self, exception_type: Any, exception_value: Any, traceback: Any) -> None:
         """See Pykka."""
         self._at("failure")
 

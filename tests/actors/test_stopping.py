@@ -153,7 +153,7 @@ def test_nothing_started_during_a_shutdown_is_left_behind(world: World) -> None:
             self._try("stop")
             raise RuntimeError
 
-        def on_failure(self, *_: Any) -> None:
+        def on_failure(self, exception_type: Any, exception_value: Any, traceback: Any) -> None:
             self._try("failure")
 
     gate = threading.Event()
