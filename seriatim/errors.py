@@ -209,12 +209,27 @@ class StoreUnhealthyError(StoreError):
 
 
 class CorruptionError(StoreError):
-    """Bytes on disk are not what was written; ``where`` names the place. Never written over."""
+    """Bytes on disk are not what was written. Never written over.
 
-    def __init__(self, where: str, reason: str) -> None:
+    ``where`` names the place in words; ``log``, ``seq`` (the first event that can't be trusted) and ``file`` say it
+    for programs, each None where it isn't known or doesn't apply.
+    """
+
+    def __init__(
+        self,
+        where: str,
+        reason: str,
+        *,
+        log: str | None = None,
+        seq: int | None = None,
+        file: str | None = None,
+    ) -> None:
         super().__init__(f"{where}: {reason}")
         self.where = where
         self.reason = reason
+        self.log = log
+        self.seq = seq
+        self.file = file
 
 
 class FormatUnsupportedError(StoreError):

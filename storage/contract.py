@@ -31,8 +31,33 @@ class Balance:
         return self.accepted == self.answered + self.merged + self.dropped + self.waiting
 
 
+@frozen
+class LogInfo:
+    """What a list shows of a log, known without reading its events.
+
+    ``header``: what created it. ``incarnation``: a number that no other log of the store had or will have; a log
+    made again after an erasure has another one. ``head``: how many events it holds. ``last_time``: epoch ms of the
+    last of them, None where there is none. ``lane``: whose session it is. ``hot``: a lane's open work and counters.
+
+    ``(store_id, incarnation, head)`` changes if and only if what the log holds changes.
+    """
+
+    log: LogId
+    header: dict[str, Any]
+    incarnation: int
+    head: int
+    last_time: int | None
+    lane: LogId | None
+    hot: Hot | None
+
+
 class StoreReader(Protocol):
     """Reads whole committed batches. Used by one thread at a time, never the writer's."""
+
+    @property
+    def store_id(self) -> str:
+        """The store's own id, made once; no two stores have the same."""
+        ...
 
     def read(self, log: LogId, from_seq: int = 0, limit: int | None = None) -> list[Event]:
         """Events of ``log`` with ``seq >= from_seq``, oldest first; empty when there is no such log.
@@ -53,8 +78,22 @@ class StoreReader(Protocol):
         """A page of log ids that begin with ``prefix`` and sort after ``after``."""
         ...
 
-    def open_work(self) -> list[tuple[LogId, Hot]]:
-        """Every lane whose hot row is open; cost in proportion to these, not to all lanes."""
+    def scan(self, prefix: str, after: str = "", limit: int = 1000) -> list[LogInfo]:
+        """A page of the same as ``logs``, each with what is known of it. Decodes no event and checks none.
+
+        Raises CorruptionError where a header can't be read.
+        """
+        ...
+
+    def info(self, log: LogId) -> LogInfo | None:
+        """``scan`` for one log; None when there is no such log."""
+        ...
+
+    def open_work(self, after: LogId | None = None, limit: int | None = None) -> list[tuple[LogId, Hot]]:
+        """Lanes whose hot row is open, in the order in which they were made; cost in proportion to these, not to all.
+
+        A page begins behind ``after``, a lane of the page before. Raises LogNotFoundError when that is no log.
+        """
         ...
 
     def counters(self) -> Balance:

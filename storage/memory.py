@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import json
 import threading
+import uuid
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import attrs
 
 from seriatim.commits import Commit, Hot, Outcome, Refused
-from seriatim.errors import CorruptionError, OwnershipLostError, StoreUnhealthyError
+from seriatim.errors import CorruptionError, LogNotFoundError, OwnershipLostError, StoreUnhealthyError
 from seriatim.events import Event, LogId
 
-from .contract import Balance
+from .contract import Balance, LogInfo
 from .encoding import Rare, chain, chain_start, decode_event, sum_text
 from .staging import LogState, StagedCommit, StagedPart, Staging, stage
 
@@ -33,6 +34,7 @@ class MemoryDisk:
     """What a process crash leaves behind. Shared by the handles opened on it, under one lock."""
 
     def __init__(self) -> None:
+        self.store_id = uuid.uuid4().hex
         self.epoch = 0
         self.lock = threading.RLock()
         self.logs: dict[LogId, _Log] = {}
@@ -116,6 +118,11 @@ class MemoryReader:
     def __init__(self, disk: MemoryDisk) -> None:
         self._disk = disk
 
+    @property
+    def store_id(self) -> str:
+        """The disk's."""
+        return self._disk.store_id
+
     def read(self, log: LogId, from_seq: int = 0, limit: int | None = None) -> list[Event]:
         """Events from ``from_seq`` on, fresh objects at each call. Raises CorruptionError."""
         with self._disk.lock:
@@ -129,12 +136,13 @@ class MemoryReader:
             kinds, times, texts = part.columns[0::3], part.columns[1::3], part.columns[2::3]
             crc = chain(crc, commit, sum_text(part.number, part.first, kinds, times, texts, part.rare))
             if crc != part.crc:
-                raise CorruptionError(f"{log} at {part.first}", "the checksum along the log is broken")
+                where = f"{log} at {part.first}"
+                raise CorruptionError(where, "the checksum along the log is broken", log=log, seq=part.first)
             if part.first + part.count > from_seq and (limit is None or len(events) < limit):
                 rows = list(zip(kinds, times, texts, strict=True))
                 events += _decode(part, rows, from_seq)
         if crc != final:
-            raise CorruptionError(log, "the log ends before its last commit")
+            raise CorruptionError(log, "the log ends before its last commit", log=log)
         return events if limit is None else events[: max(limit, 0)]
 
     def header(self, log: LogId) -> dict[str, Any] | None:
@@ -155,12 +163,36 @@ class MemoryReader:
     def logs(self, prefix: str, after: str = "", limit: int = 1000) -> list[LogId]:
         """A page of log ids, in the order of their code points."""
         with self._disk.lock:
-            return sorted(log for log in self._disk.logs if log.startswith(prefix) and log > after)[:limit]
+            return sorted(log for log in self._disk.logs if log.startswith(prefix) and log > after)[: max(limit, 0)]
 
-    def open_work(self) -> list[tuple[LogId, Hot]]:
-        """Lanes whose hot row is open, in no order that a caller may rely on."""
+    def scan(self, prefix: str, after: str = "", limit: int = 1000) -> list[LogInfo]:
+        """A page of logs with what is known of each."""
         with self._disk.lock:
-            return [(log, hot) for log, hot in self._disk.hot.items() if hot.is_open]
+            return [self._info(log) for log in self.logs(prefix, after, limit)]
+
+    def info(self, log: LogId) -> LogInfo | None:
+        """What is known of one log."""
+        with self._disk.lock:
+            return self._info(log) if log in self._disk.logs else None
+
+    def _info(self, log: LogId) -> LogInfo:
+        found = self._disk.logs[log]
+        state, last = found.state, found.parts[-1][1] if found.parts else None
+        time = last.columns[-2] if last is not None and last.count else None
+        return LogInfo(
+            log, json.loads(found.header), state.number, state.head, time, state.lane, self._disk.hot.get(log)
+        )
+
+    def open_work(self, after: LogId | None = None, limit: int | None = None) -> list[tuple[LogId, Hot]]:
+        """Lanes whose hot row is open, oldest first."""
+        with self._disk.lock:
+            logs = self._disk.logs
+            if after is not None and after not in logs:
+                raise LogNotFoundError(after)
+            behind = 0 if after is None else logs[after].state.number
+            found = [(logs[log].state.number, log, hot) for log, hot in self._disk.hot.items() if hot.is_open]
+            page = [(log, hot) for number, log, hot in sorted(found, key=lambda row: row[0]) if number > behind]
+            return page if limit is None else page[: max(limit, 0)]
 
     def counters(self) -> Balance:
         """The sum over all lanes."""

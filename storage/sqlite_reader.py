@@ -10,10 +10,10 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from seriatim.commits import Hot
-from seriatim.errors import CorruptionError, StoreUnhealthyError
+from seriatim.errors import CorruptionError, LogNotFoundError, StoreUnhealthyError
 from seriatim.events import Event, LogId
 
-from .contract import Balance
+from .contract import Balance, LogInfo
 from .encoding import Rare, chain, chain_start, decode_event, sum_text
 from .files import connect_readonly, inspect_file, open_error
 from .schema import FORMAT, HOT
@@ -34,6 +34,16 @@ class SqliteReader:
         if version != FORMAT:
             raise StoreUnhealthyError(f"{self.path}: has format {version}; its owner must open it first")
         self._connection: sqlite3.Connection | None = connect_readonly(self.path, busy_ms)
+        self._store_id: str | None = None
+
+    @property
+    def store_id(self) -> str:
+        """See ``StoreReader.store_id``."""
+        if self._store_id is None:
+            row = self._one("SELECT store_id FROM meta", [])
+            assert row is not None
+            self._store_id = str(row[0])
+        return self._store_id
 
     def read(self, log: LogId, from_seq: int = 0, limit: int | None = None) -> list[Event]:
         """See ``StoreReader.read``. Checks each part that it touches, and the chain from the one before."""
@@ -47,21 +57,16 @@ class SqliteReader:
             parts = connection.execute(_BEFORE, [number, from_seq]).fetchall() if from_seq > 0 else []
             first = parts[0][0] if parts else 0
             crc = parts[1][2] if len(parts) > 1 else chain_start(log, header)
+            reading = _Reading(self.path, log, number, first, crc, max(from_seq, 0))
             if len(parts) > 1 and parts[1][0] + parts[1][1] != first:
-                raise CorruptionError(f"{log} at {first}", "a part is missing")
+                raise reading.damaged(first, "a part is missing")
             cursor = connection.execute(_PARTS, [number, first, 0 if not parts else 1])
-            return _read_parts(cursor, log, number, first, crc, max(from_seq, 0), limit)
+            return _read_parts(cursor, reading, limit)
 
     def header(self, log: LogId) -> dict[str, Any] | None:
         """See ``StoreReader.header``."""
         row = self._one("SELECT header FROM logs WHERE id = ?", [_name(log)])
-        if row is None:
-            return None
-        try:
-            header: dict[str, Any] = json.loads(row[0])
-        except ValueError:
-            raise CorruptionError(log, "its header is not JSON") from None
-        return header
+        return None if row is None else self._parse_header(log, row[0])
 
     def binding(self, session: LogId) -> LogId | None:
         """See ``StoreReader.binding``."""
@@ -73,17 +78,45 @@ class SqliteReader:
         if limit <= 0 or not (prefix == "" or is_name(prefix)):
             return []
         with self._reading() as connection:
-            start = max(prefix, after)
-            rows = connection.execute(
-                "SELECT id FROM logs WHERE id >= ? AND id > ? AND substr(id, 1, ?) = ? ORDER BY id LIMIT ?",
-                [start, after, len(prefix), prefix, limit],
-            )
+            rows = connection.execute(_PAGE, [prefix, after, _behind(prefix), limit])
             return [LogId(row[0]) for row in rows]
 
-    def open_work(self) -> list[tuple[LogId, Hot]]:
+    def scan(self, prefix: str, after: str = "", limit: int = 1000) -> list[LogInfo]:
+        """See ``StoreReader.scan``."""
+        if limit <= 0 or not (prefix == "" or is_name(prefix)):
+            return []
+        with self._reading() as connection:
+            rows = connection.execute(_SCAN, [prefix, after, _behind(prefix), limit])
+            return [self._info(row) for row in rows]
+
+    def info(self, log: LogId) -> LogInfo | None:
+        """See ``StoreReader.info``."""
+        row = self._one(_INFO, [_name(log)])
+        return None if row is None else self._info(row)
+
+    def _info(self, row: tuple[Any, ...]) -> LogInfo:
+        log, header, number, lane, head, time, *hot = row
+        counts = None if hot[0] is None else Hot(*hot)
+        return LogInfo(LogId(log), self._parse_header(log, header), number, head or 0, time, lane, counts)
+
+    def _parse_header(self, log: LogId, text: str) -> dict[str, Any]:
+        try:
+            header: dict[str, Any] = json.loads(text)
+        except ValueError:
+            raise CorruptionError(log, "its header is not JSON", log=log, file=self.path) from None
+        return header
+
+    def open_work(self, after: LogId | None = None, limit: int | None = None) -> list[tuple[LogId, Hot]]:
         """See ``StoreReader.open_work``; answered from the partial index."""
         with self._reading() as connection:
-            return [(LogId(row[0]), Hot(*row[1:])) for row in connection.execute(_OPEN_WORK)]
+            behind = 0
+            if after is not None:
+                found = connection.execute("SELECT n FROM logs WHERE id = ?", [_name(after)]).fetchone()
+                if found is None:
+                    raise LogNotFoundError(after)
+                behind = found[0]
+            rows = connection.execute(_OPEN_WORK, [behind, -1 if limit is None else max(limit, 0)])
+            return [(LogId(row[0]), Hot(*row[1:])) for row in rows]
 
     def counters(self) -> Balance:
         """See ``StoreReader.counters``."""
@@ -135,10 +168,29 @@ WHERE c.log = ? AND (c.first, c.count) >= (?, ?) ORDER BY c.first, c.count, e.at
 _OPEN_WORK: Final = f"""
 SELECT l.id, {", ".join("h." + name for name in HOT)}
 FROM lanes h INDEXED BY lanes_open JOIN logs l ON l.n = h.log
-WHERE h.open_turn + h.waiting + h.owed > 0"""  # noqa: S608 - the schema's own names
+WHERE h.open_turn + h.waiting + h.owed > 0 AND h.log > ? ORDER BY h.log LIMIT ?"""  # noqa: S608 - the schema's own names
+_INFOS: Final = f"""
+SELECT l.id, l.header, l.n, l.lane, c.first + c.count, e.time, {", ".join("h." + name for name in HOT)}
+FROM logs l
+LEFT JOIN commits c ON c.log = l.n AND (c.first, c.count) = (
+  SELECT first, count FROM commits WHERE log = l.n ORDER BY first DESC, count DESC LIMIT 1)
+LEFT JOIN events e ON e.at = c.at + c.count - 1 AND c.count > 0
+LEFT JOIN lanes h ON h.log = l.n"""  # noqa: S608 - the schema's own names
+_INFO: Final = f"{_INFOS} WHERE l.id = ?"
+_SCAN: Final = f"{_INFOS} WHERE l.id >= ? AND l.id > ? AND l.id < ? ORDER BY l.id LIMIT ?"
+_PAGE: Final = "SELECT id FROM logs WHERE id >= ? AND id > ? AND id < ? ORDER BY id LIMIT ?"
 _COUNTERS: Final = f"""
 SELECT {", ".join(f"coalesce(sum({n}), 0)" for n in ("accepted", "answered", "merged", "dropped", "waiting"))}
 FROM lanes"""  # noqa: S608 - own names
+
+
+def _behind(prefix: str) -> str | bytes:
+    """The first text that sorts behind all that begin with ``prefix``; SQLite puts a blob behind every text."""
+    stem = prefix.rstrip("\U0010ffff")
+    if not stem:
+        return b""
+    following = ord(stem[-1]) + 1
+    return stem[:-1] + chr(0xE000 if following == 0xD800 else following)
 
 
 def _name(log: LogId) -> str | None:
@@ -149,7 +201,8 @@ def _name(log: LogId) -> str | None:
 class _Reading:
     """Collects the rows of one part after another, and checks each part when it is complete."""
 
-    def __init__(self, log: LogId, number: int, head: int, crc: int, from_seq: int) -> None:
+    def __init__(self, file: str, log: LogId, number: int, head: int, crc: int, from_seq: int) -> None:
+        self.file = file
         self.log, self.number, self.head, self.crc, self.from_seq = log, number, head, crc, from_seq
         self.found: list[tuple[int, str, int, str, Rare | None]] = []
         self.kinds: list[str] = []
@@ -162,7 +215,7 @@ class _Reading:
         log, seq, kind, time, data, seqs, operation, ignorable = row
         place = self.head + len(self.kinds)
         if log != self.number or seq != place:
-            raise CorruptionError(f"{self.log} at {place}", "an event is missing or belongs elsewhere")
+            raise self.damaged(place, "an event is missing or belongs elsewhere")
         rare = None
         if seqs is not None or operation is not None or ignorable is not None:
             rare = Rare(len(self.kinds), seqs, operation, ignorable)
@@ -176,13 +229,17 @@ class _Reading:
     def end(self, first: int, count: int, crc: int, commit: str) -> None:
         """Check the part that is complete now."""
         if first != self.head or len(self.kinds) != count:
-            raise CorruptionError(f"{self.log} at {self.head}", "a part is missing or incomplete")
+            raise self.damaged(self.head, "a part is missing or incomplete")
         text = sum_text(self.number, first, self.kinds, self.times, self.texts, self.rare)
         self.crc = chain(self.crc, commit, text)
         if self.crc != crc:
-            raise CorruptionError(f"{self.log} at {first}", "the checksum along the log is broken")
+            raise self.damaged(first, "the checksum along the log is broken")
         self.head = first + count
         self.kinds, self.times, self.texts, self.rare = [], [], [], []
+
+    def damaged(self, seq: int, reason: str) -> CorruptionError:
+        """The error that says where."""
+        return CorruptionError(f"{self.log} at {seq}", reason, log=self.log, seq=seq, file=self.file)
 
     def events(self, limit: int | None) -> list[Event]:
         """What was found, decoded in one pass."""
@@ -190,23 +247,14 @@ class _Reading:
         try:
             datas = json.loads(f"[{','.join(row[3] for row in found)}]")
         except ValueError:
-            raise CorruptionError(self.log, "an event's data is not JSON") from None
+            raise self.damaged(found[0][0], "an event's data is not JSON") from None
         return [
             decode_event(kind, seq, time, data, rare)
             for (seq, kind, time, _, rare), data in zip(found, datas, strict=True)
         ]
 
 
-def _read_parts(
-    cursor: sqlite3.Cursor,
-    log: LogId,
-    number: int,
-    first: int,
-    crc: int,
-    from_seq: int,
-    limit: int | None,
-) -> list[Event]:
-    reading = _Reading(log, number, first, crc, from_seq)
+def _read_parts(cursor: sqlite3.Cursor, reading: _Reading, limit: int | None) -> list[Event]:
     part: tuple[int, int, int, str] | None = None
     for row in cursor:
         if part is not None and row[:2] != part[:2]:

@@ -12,6 +12,8 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+import pytest
+
 from seriatim.commits import Binding, Commit, Durable, Hot, Outcome, Part, Refused
 from seriatim.errors import (
     BindingMismatchError,
@@ -280,6 +282,54 @@ class LogClaims:
         assert reader.logs("lane:a") == ["lane:a", "lane:a:x"]
         assert reader.logs("lane:_") == ["lane:_"]
         assert reader.logs("nothing") == []
+
+    def test_a_page_ends_with_its_prefix(self, world: StoreWorld) -> None:
+        """Names that sort right behind a prefix, or share all but its end, are not of it."""
+        store = world.open()
+        names = ["a", "lane", "lane9", "lane:", "lane:\U0010ffff", "lane:x", "lane;", "lane:\U0010ffffz"]
+        store.commit([commit(n, part(LogId(n), 0), lane=LogId(n)) for n in names])
+        reader = store.reader()
+        assert reader.logs("lane:") == ["lane:", "lane:x", "lane:\U0010ffff", "lane:\U0010ffffz"]
+        assert reader.logs("lane:\U0010ffff") == ["lane:\U0010ffff", "lane:\U0010ffffz"]
+        assert reader.logs("", limit=-1) == []
+
+    def test_a_scan_tells_what_a_list_shows(self, world: StoreWorld) -> None:
+        """Header, head, last time, lane and counters of each log, without reading its events."""
+        store, hot = world.open(), Hot(0, 1, 0, "x", 5, 1, 0, 0, 0)
+        store.commit([born(count=3), commit("c", part(LANE, 3, hot=hot)), commit("e", part(OTHER, 0, 0), lane=OTHER)])
+        lane, other, session = store.reader().scan("")
+        assert (lane.log, lane.head, lane.last_time, lane.lane, lane.hot) == (LANE, 4, 1000, None, hot)
+        assert (other.log, other.head, other.last_time, other.hot) == (OTHER, 0, None, None)
+        assert (session.log, session.head, session.lane, session.header) == (SESSION, 3, LANE, {"id": SESSION})
+        assert store.reader().info(SESSION) == session
+        assert store.reader().info(SECOND) is None
+
+    def test_a_scan_is_paged(self, world: StoreWorld) -> None:
+        """Its pages are those of logs()."""
+        store = world.open()
+        store.commit([commit(f"s{n}", part(LogId(f"session:{n}"), 0), lane=LogId(f"session:{n}")) for n in range(7)])
+        reader, seen = store.reader(), list[str]()
+        while page := reader.scan("session:", seen[-1] if seen else "", 3):
+            seen += [info.log for info in page]
+        assert seen == reader.logs("session:")
+        assert reader.scan("session:", limit=0) == []
+
+    def test_a_revision_changes_with_the_content_alone(self, world: StoreWorld) -> None:
+        """Store id, incarnation and head stay over reopening and a crash, and change with each append."""
+        store = world.open()
+        store.commit([born()])
+
+        def revision() -> tuple[Any, ...]:
+            reader = world.open().reader()
+            info = reader.info(SESSION)
+            assert info is not None
+            return reader.store_id, info.incarnation, info.head
+
+        before = revision()
+        world.crash()
+        assert revision() == before
+        world.open().commit([commit("c", part(SESSION, 1), lane=LANE)])
+        assert revision() == (*before[:2], 2)
 
     def test_names_are_kept_exactly(self, world: StoreWorld) -> None:
         """Odd but sound names of logs, commits and keys come back; nothing in them is syntax."""
@@ -745,6 +795,25 @@ class IndexClaims:
         del rows["lane:done"]
         assert dict(store.reader().open_work()) == rows
         assert dict(world.open().reader().open_work()) == rows
+
+    def test_open_work_is_paged(self, world: StoreWorld) -> None:
+        """Pages of open work, oldest lane first, leave nothing out and repeat nothing, also while lanes close."""
+        store = world.open()
+        lanes = [LogId(f"lane:{n}") for n in (5, 3, 9, 1, 7)]
+        busy = Hot(0, 1, 0, "x", 0, 1, 0, 0, 0)
+        store.commit([commit(log, part(log, 0, hot=busy), lane=log) for log in lanes])
+        reader = store.reader()
+        assert [log for log, _ in reader.open_work()] == lanes
+        first = [log for log, _ in reader.open_work(limit=2)]
+        store.commit([commit("close", part(first[-1], 1, hot=IDLE), lane=first[-1])])
+        assert first + [log for log, _ in reader.open_work(first[-1])] == lanes
+        assert reader.open_work(lanes[-1]) == []
+        assert reader.open_work(limit=0) == []
+
+    def test_a_page_of_open_work_begins_behind_a_log(self, world: StoreWorld) -> None:
+        """Going on behind no log is LogNotFound, not an empty page: work must not be forgotten silently."""
+        with pytest.raises(LogNotFoundError):
+            world.open().reader().open_work(LANE)
 
     def test_a_row_is_replaced(self, world: StoreWorld) -> None:
         """The last commit's row counts; one without a row leaves it."""

@@ -83,7 +83,11 @@ def view(store: Store) -> Any:
     logs = reader.logs("")
     found = (
         {log: (reader.header(log), reader.read(log), reader.read(log, 3, 4), reader.binding(log)) for log in logs},
-        sorted(reader.open_work(), key=repr),
+        reader.scan(""),
+        reader.scan("lane:", "lane:0", 1),
+        [reader.info(log) for log in logs],
+        reader.open_work(),
+        reader.open_work(limit=1),
         reader.counters(),
         reader.has_keys("abcdefgh"),
     )
