@@ -46,7 +46,7 @@ class LaneUnreadable:
 
     key: str
     incarnation: int
-    error: Exception
+    error: BaseException
 
 
 class LaneReader(PooledActor):
@@ -63,7 +63,7 @@ class LaneReader(PooledActor):
             if self._reader is None:
                 self._reader = self._open_reader()
             answer: LaneRead | LaneUnreadable = self._read(self._reader, message)
-        except Exception as error:
+        except BaseException as error:
             answer = LaneUnreadable(message.key, message.incarnation, error)
         message.reply_to.signal(answer)
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+import pykka
 from attrs import frozen
 
 from seriatim.actors.delivery import Deliveries, DeliveryActor, Sender
@@ -242,6 +243,19 @@ class Runtime:
         self.switches.stopped = True
         self.receipts.close()
         return self.system.stop_all()
+
+    def close_store(self, timeout_s: float) -> bool:
+        """Have the writer finish what it was given and close the store; whether it did within *timeout_s* seconds.
+
+        For a thread outside the loop that has given the loop up.
+        """
+        writer = self.system.get("persistence")
+        if writer is None:
+            return True
+        try:
+            return writer.stop(block=True, timeout=timeout_s)
+        except pykka.Timeout:
+            return False
 
     # --- wiring ----------------------------------------------------------------------------------------
 

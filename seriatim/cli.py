@@ -1,7 +1,8 @@
 """The command line: ``seriatim chat``, ``serve`` and ``balance``.
 
 Exit codes: 0 all well; 1 the balance doesn't hold, or a stop left turns to be resumed; 2 the configuration, the
-home or the arguments are wrong (one line on standard error says what, and nothing was written).
+home or the arguments are wrong (one line on standard error says what, and nothing was written); 3 a stop got stuck
+and was broken off (the log has every thread's stack; open turns go on at the next start).
 """
 
 from __future__ import annotations

@@ -36,6 +36,7 @@
     │   ├── SystemStoppingError      nothing is started any more
     │   └── DispatcherClosedError    it will never run anything again
     ├── GatewayClosedError           the caller: the gateway isn't running
+    ├── StopOverdueError             something blocks the loop, or won't end; the stop was broken off
     ├── WrongThreadError             the caller: a blocking call where it would stall a loop
     ├── TurnError                    the agent's side
     │   ├── TurnCancelledError       the turn was cancelled; unwind
@@ -371,6 +372,18 @@ class DispatcherClosedError(ActorError):
 
 class GatewayClosedError(SeriatimError):
     """The gateway isn't running (not started, stopping, or forked into this process)."""
+
+
+class StopOverdueError(SeriatimError):
+    """A stop did not end in its time: an agent, a hook or an adapter blocks the loop, or the store hangs. The log has
+    the stacks. What was accepted is durable; open turns go on at the next start.
+
+    ``seconds``: what it had after the drain.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"the stop had not ended {seconds:g} s after the drain, and was broken off")
+        self.seconds = seconds
 
 
 class WrongThreadError(SeriatimError):

@@ -26,6 +26,7 @@ ALLOWED = {
     ("actors.dispatch", "time.sleep"): "the yield of the GIL: sleeps for no time",
     ("actors.ids", "secrets.token_hex"): "the real ids themselves; a simulation hands its own token in",
     ("actors.pooled", "uuid.uuid4"): "a plain actor's urn, as Pykka makes it; a system's actors count",
+    ("storage.memory", "uuid.uuid4"): "as storage.sqlite: a memory disk has owners, too",
     ("storage.sqlite", "uuid.uuid4"): "tells two owners of a file apart, even where their injected ids agree",
     ("gateway", "random.Random"): "the composition root makes the generator that it hands down",
     ("adapters.irc", "random.Random"): "the default of an argument; tests hand one in",
