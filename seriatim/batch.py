@@ -104,12 +104,12 @@ class Batch:
         self.lane_events.append(event)
         apply_lane(state, event)
 
-    def session(self, event_type: str, data: Data) -> None:
-        """Draft an event of the bound session's log."""
+    def session(self, event_type: str, data: Data, sources: tuple[int, ...] | None = None) -> None:
+        """Draft an event of the bound session's log; ``sources``: the events that it is about."""
         part = self.state.session
         if part is not self._part:
             self._open(part)
-        event = Event(event_type, part.head, self.time, data)  # type: ignore[union-attr]
+        event = Event(event_type, part.head, self.time, data, False, sources)  # type: ignore[union-attr]
         self._session_events.append(event)
         apply_session(part, event)  # type: ignore[arg-type]
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from seriatim.batch import Batch
+from seriatim.closers import OpenTurn
 from seriatim.commands import COMMANDS, unknown_command
 from seriatim.effects import (
     Ack,
@@ -24,7 +25,7 @@ from seriatim.effects import (
 )
 from seriatim.events import Data, mend_text
 from seriatim.inbox import abandon, accepted_data, end_claims, reply_target
-from seriatim.lane import OpenTurn, Running
+from seriatim.lane import Running
 from seriatim.limits import WAITING_MAX
 from seriatim.mail import (
     AttemptWanted,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import attrs
 
+from seriatim.closers import OpenTurn
 from seriatim.commits import Hot
 from seriatim.errors import FormatUnsupportedError
 from seriatim.events import Data, Event, LogId, lane_log, session_log
@@ -79,18 +80,6 @@ class Owed:
     states: tuple[PartState, ...]
     since: int
     turn: int
-
-
-@attrs.define
-class OpenTurn:
-    """The session log's open turn: its step (0 between steps) and the calls without a result.
-
-    ``calls`` maps a call id to whether it was recorded (True) or only requested (False).
-    """
-
-    number: int
-    step: int = 0
-    calls: dict[str, bool] = attrs.Factory(dict)
 
 
 @attrs.define
@@ -431,17 +420,18 @@ def _step_start(part: SessionPart, data: Data) -> None:
 def _step_end(part: SessionPart, data: Data) -> None:
     if part.open is not None:
         part.open.step = 0
+        part.open.calls.clear()  # what a step left unanswered stays so
 
 
 def _assistant_message(part: SessionPart, data: Data) -> None:
     if part.open is not None:
         for call in data.get("calls", ()):
-            part.open.calls[call["id"]] = False
+            part.open.calls[call["id"]] = None
 
 
 def _tool_call(part: SessionPart, data: Data) -> None:
     if part.open is not None:
-        part.open.calls[data["id"]] = True
+        part.open.calls[data["id"]] = part.head
 
 
 def _tool_result(part: SessionPart, data: Data) -> None:

@@ -7,6 +7,7 @@ second run finds nothing to do.
 from __future__ import annotations
 
 from seriatim.batch import Batch
+from seriatim.closers import closing
 from seriatim.effects import Deliver, Finished, Owes
 from seriatim.inbox import reply_target
 from seriatim.lane import Owed, Running
@@ -50,21 +51,9 @@ def take_up(owed: Owed) -> Deliver:
 
 
 def close_turn(batch: Batch, kind: str, detail: str | None = None) -> None:
-    """Draft the end of the session's open turn: a result for each open call, step end, turn end.
-
-    A recorded call's outcome is unknown; one that was only requested was not started.
-    """
+    """Draft the end of the session's open turn: a result for each open call, step end, turn end."""
     part = batch.state.session
     if part is None or part.open is None:
         return
-    turn = part.open
-    for call_id, recorded in list(turn.calls.items()):
-        outcome = "unknown" if recorded else "not started"
-        batch.session(
-            "tool/result",
-            {"turn": turn.number, "step": turn.step, "id": call_id, "outcome": outcome, "synthetic": True},
-        )
-    if turn.step:
-        batch.session("step/end", {"turn": turn.number, "step": turn.step})
-    reason = {"kind": kind} if detail is None else {"kind": kind, "detail": detail}
-    batch.session("turn/end", {"turn": turn.number, "reason": reason})
+    for closer in closing(part.open, kind, detail):
+        batch.session(*closer)

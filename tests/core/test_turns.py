@@ -83,7 +83,7 @@ def test_serial_calls_are_recorded_one_by_one() -> None:
     turn = bench.gate.durable.session
     assert turn is not None
     assert turn.open is not None
-    assert (turn.open.step, turn.open.calls) == (1, {"b": True})
+    assert (turn.open.step, turn.open.calls) == (1, {"b": 6})
 
 
 def test_the_end_of_a_turn_is_one_commit() -> None:

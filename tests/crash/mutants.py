@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from attrs import frozen
 
-from seriatim import batch, commands, decide, gate, lane, queueing, recovery
+from seriatim import batch, closers, commands, decide, gate, lane, queueing, recovery
 from seriatim.actors import delivery, runtime, steps, supervisor
 from seriatim.storage import sqlite
 from tests.crash.enumeration import FULL, Tally, enumerate_scenario
@@ -106,8 +106,8 @@ MUTANTS: Final = (
     ),
     Mutant(
         "a recorded call is told as not started",
-        recovery.close_turn,
-        (('"unknown" if recorded else "not started"', '"not started"'),),
+        closers.closing,
+        (("NOT_STARTED_TEXT) if recorded is None", "NOT_STARTED_TEXT) if True"),),
         ("one tool",),
     ),
     Mutant(
