@@ -157,6 +157,7 @@ class Runtime:
             lane_ports=self._lane_ports,
             on_error=self._on_error,
             gone=self.warm.gone,
+            on_lost=partial(self._on_fatal, "store"),
         )
         self._supervisor = self.system.start(SupervisorActor, ports, dispatcher=lanes, name="supervisor")
         self.directory.supervisor = self._supervisor

@@ -94,7 +94,7 @@ class Flush:
 
 
 @frozen
-class _Tick:
+class Tick:
     """The gate's time has come."""
 
 
@@ -166,7 +166,7 @@ class SessionActor(PooledActor):
             self._act(self._gate.settled(message, now))
         elif kind is Refused or kind is Unknown:
             self._act(self._gate.settled(message, now))
-        elif kind is _Tick:
+        elif kind is Tick:
             self._timer = None
             self._act(self._gate.tick(now))
         elif kind is TurnDelta:
@@ -232,7 +232,7 @@ class SessionActor(PooledActor):
         if self._timer is not None:
             self._timer.cancel()
         self._timer_at = at
-        self._timer = signal_later(self._ports.clock, max(0, at - self._now.time), self.own_ref, _TICK)
+        self._timer = signal_later(self._ports.clock, max(0, at - self._now.time), self.own_ref, TICK)
 
     def _take_slot(self) -> bool:
         if self._granted:
@@ -315,7 +315,7 @@ class SessionActor(PooledActor):
         self._ports.deliveries.tell(effect.target, effect)
 
 
-_TICK = _Tick()
+TICK = Tick()
 _LEAVE: Final[dict[type[Any], Callable[[SessionActor, Permit | None, Any], None]]] = {
     Ack: SessionActor._ack,
     Nack: SessionActor._nack,

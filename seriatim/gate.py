@@ -180,6 +180,10 @@ class Gate:
         """Whether a message of ``kind`` still waits to be decided."""
         return any(type(m) is kind for m in (*self._stash, *self._kept))
 
+    def heard(self, kind: type[Mail]) -> bool:
+        """Whether a message of ``kind`` waits to be decided, or is part of the commit in flight."""
+        return any(type(m) is kind for m in (*self._mail, *self._stash, *self._kept))
+
     def leftover(self) -> list[Mail]:
         """What a dying incarnation's successor must hear again: inbound mail and delivery's reports.
 

@@ -487,7 +487,9 @@ class Gateway:
         }
 
     def health(self) -> Mapping[str, Any]:
-        """How things stand: state, live lanes, turns running and waiting for a slot, replies owed, adapters."""
+        """How things stand: state, adapters, store; lanes live, restarted after a crash and given up; turns running and
+        waiting for a slot; replies owed; dead letters by reason (see actors.refs.DeadLetter). Any thread.
+        """
         runtime = self._runtime
         state = "failed" if self._failure is not None else self._state
         facts: dict[str, Any] = {"state": state, "adapters": {}}
@@ -501,6 +503,8 @@ class Gateway:
             facts |= {
                 "store": runtime.store_trouble or "works",
                 "live_lanes": len(runtime.directory.live),
+                "lane_restarts": runtime.directory.restarts,
+                "lanes_quarantined": len(runtime.directory.quarantined),
                 "turns_running": runtime.slots.held,
                 "turns_waiting": runtime.slots.waiting,
                 "replies_pending": runtime.deliveries.pending,

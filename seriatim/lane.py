@@ -362,7 +362,7 @@ def _bound(state: LaneState, data: Data, event: Event) -> None:
 
 
 def _suspended(state: LaneState, data: Data, event: Event) -> None:
-    if data["reason"] == "interrupted":
+    if data["reason"] in ("interrupted", "quarantined"):
         state.suspended_at = -1
         state.interruptions = 0
     elif state.suspended_at is None:

@@ -76,6 +76,9 @@ CRASHES_FORGOTTEN_MS: Final = 600_000
 RESTART_MS: Final = (10, 100, 1_000, 5_000)
 """Waits before a crashed lane is started again."""
 
+UNWIND_MS_MAX: Final = 2_000
+"""How long a crashed lane's cancelled turn may take to unwind before the lane starts again beside it."""
+
 INTERRUPTIONS_MAX: Final = 3
 """Interruptions in a row after which a lane's turn is given up and its session suspended."""
 
