@@ -96,7 +96,7 @@ class Runtime:
         self.settings = settings
         self.dispatchers = dispatchers
         self.runner = runner
-        self.receipts = Receipts()
+        self.receipts = Receipts(runner)
         self.deliveries = Deliveries()
         self.directory = Directory()
         self.slots = TurnSlots(settings.slots_max)

@@ -32,6 +32,7 @@
     │   ├── ActorDeadError           the actor has stopped
     │   ├── MailboxFullError         the actor's mailbox is at its bound
     │   ├── BlockingAskError         an actor was about to block on another
+    │   │   └── WaitCycleError       a turn was about to wait for its own end
     │   ├── NameTakenError           a live actor has the name
     │   ├── SystemStoppingError      nothing is started any more
     │   └── DispatcherClosedError    it will never run anything again
@@ -356,6 +357,26 @@ class BlockingAskError(ActorError):
         )
         self.asker = asker
         self.target = target
+
+
+class WaitCycleError(BlockingAskError):
+    """A turn was about to wait for an answer that can come only after it has ended. The agent's fault: end the turn,
+    or wait in a task that the turn doesn't wait for.
+
+    Attributes:
+        cycle: the lanes that wait for each other; the first is the last, too.
+    """
+
+    def __init__(self, cycle: Sequence[str]) -> None:
+        first, second = cycle[0], cycle[1]
+        ActorError.__init__(
+            self,
+            f"the turn of {first} may not wait for an answer of {second}, which waits for this turn to end: "
+            + " -> ".join(cycle),
+        )
+        self.asker = first
+        self.target = second
+        self.cycle = tuple(cycle)
 
 
 class NameTakenError(ActorError):
