@@ -10,10 +10,14 @@ from attrs import evolve, frozen
 from seriatim.actors.pooled import PooledActor
 from seriatim.actors.receipts import End
 from seriatim.actors.refs import Ref
-from seriatim.actors.transcript import Transcript
-from seriatim.events import Event, lane_log, session_log
-from seriatim.lane import LaneState, fold
-from seriatim.storage.contract import StoreReader
+from seriatim.actors.transcript import MESSAGES, Transcript
+from seriatim.actors.upkeep import Bookmarks
+from seriatim.errors import LogCompactedError
+from seriatim.events import Event, LogId, lane_log, session_log
+from seriatim.lane import LaneState, SessionPart, apply_lane, apply_session
+from seriatim.snapshots import STATE_VERSION, lane_from_snapshot, session_from_snapshot
+from seriatim.storage.checkpoints import read_whole
+from seriatim.storage.contract import Checkpoint, StoreReader
 
 
 @frozen
@@ -30,6 +34,7 @@ class ReadLane:
 class LaneRead:
     """The lane as the logs tell it.
 
+    ``transcript`` may be still to be read (``ReadTranscript``). ``bookmarks``: where the logs' checkpoints are.
     ``found``: those of the asked ids that were accepted durably, each with its end, None while it waits.
     """
 
@@ -37,6 +42,7 @@ class LaneRead:
     incarnation: int
     state: LaneState
     transcript: Transcript
+    bookmarks: Bookmarks
     found: Mapping[str, End | None]
 
 
@@ -49,22 +55,47 @@ class LaneUnreadable:
     error: BaseException
 
 
+@frozen
+class ReadTranscript:
+    """Read the messages among the first ``upto`` events of a session; a turn waits for them."""
+
+    session: str
+    upto: int
+    reply_to: Ref[Any]
+
+
+@frozen
+class TranscriptRead:
+    """The events of those messages, oldest first; or why they can't be read."""
+
+    session: str
+    messages: tuple[Event, ...]
+    error: BaseException | None = None
+
+
 class LaneReader(PooledActor):
-    """Answers ReadLane. Runs on a dispatcher of one worker; ``open_reader`` is called on its thread."""
+    """Reads lanes and transcripts. Runs on a dispatcher of one worker; ``open_reader`` is called on its thread.
+
+    A lane is folded from the checkpoints of its two logs. Its transcript is read with it only where the session has no
+    checkpoint, and so is short; otherwise when a turn asks for it.
+    """
 
     def __init__(self, open_reader: Callable[[], StoreReader]) -> None:
         super().__init__()
         self._open_reader = open_reader
         self._reader: StoreReader | None = None
 
-    def on_receive(self, message: ReadLane) -> None:
+    def on_receive(self, message: ReadLane | ReadTranscript) -> None:
         """Read, fold and answer; what can't be read is answered, never raised."""
-        try:
-            if self._reader is None:
-                self._reader = self._open_reader()
-            answer: LaneRead | LaneUnreadable = self._read(self._reader, message)
-        except BaseException as error:
-            answer = LaneUnreadable(message.key, message.incarnation, error)
+        answer: LaneRead | LaneUnreadable | TranscriptRead
+        if type(message) is ReadTranscript:
+            answer = self._read_transcript(message)
+        else:
+            assert type(message) is ReadLane
+            try:
+                answer = self._read(self._opened(), message)
+            except BaseException as error:
+                answer = LaneUnreadable(message.key, message.incarnation, error)
         message.reply_to.signal(answer)
 
     def on_stop(self) -> None:
@@ -72,28 +103,81 @@ class LaneReader(PooledActor):
         if self._reader is not None:
             self._reader.close()
 
+    def _opened(self) -> StoreReader:
+        if self._reader is None:
+            self._reader = self._open_reader()
+        return self._reader
+
     def _read(self, reader: StoreReader, message: ReadLane) -> LaneRead:
-        transcript = Transcript()
         ends = _Ends(message.ids)
-        events: Iterable[Event] = reader.read(lane_log(message.key))
-        if message.ids:
-            events = ends.noting(events)
+        state, bookmarks = _read_lane(reader, message.key, ends)
+        transcript = Transcript()
+        if state.bound is not None:
+            _read_session(reader, state, bookmarks, transcript)
+        return LaneRead(message.key, message.incarnation, state, transcript, bookmarks, ends.told(reader))
 
-        def of_session(session_id: str) -> Iterable[Event]:
-            events = reader.read(session_log(session_id))
-            transcript.begin(session_id)
-            transcript.extend(events)
-            return events
+    def _read_transcript(self, message: ReadTranscript) -> TranscriptRead:
+        try:
+            events = self._opened().read(session_log(message.session), 0, message.upto)
+        except BaseException as error:
+            return TranscriptRead(message.session, (), error)
+        return TranscriptRead(message.session, tuple(event for event in events if event.type in MESSAGES))
 
-        state = fold(message.key, events, of_session)
-        return LaneRead(message.key, message.incarnation, state, transcript, ends.told(reader))
+
+def _read_lane(reader: StoreReader, key: str, ends: _Ends) -> tuple[LaneState, Bookmarks]:
+    """The lane part, from its newest checkpoint, else from its archive, else from its first event."""
+    log = lane_log(key)
+    kept = None if ends.ids else _usable(reader, log)
+    if kept is not None:
+        try:
+            tail = reader.read(log, kept.seq)
+        except LogCompactedError:
+            pass  # just now; its archive is newer
+        else:
+            state = lane_from_snapshot(key, kept.version, kept.data)
+            archive = reader.archive(log)
+            return _folded(state, tail), Bookmarks(kept.seq, 0 if archive is None else archive.base)
+    archive, events = read_whole(reader, log)
+    if archive is None:
+        return _folded(LaneState(key), ends.noting(events)), Bookmarks()
+    state = lane_from_snapshot(key, archive.version, archive.data)
+    return _folded(state, ends.noting(events)), Bookmarks(archive.base, archive.base)
+
+
+def _read_session(reader: StoreReader, state: LaneState, bookmarks: Bookmarks, transcript: Transcript) -> None:
+    """The session part, from its newest checkpoint; without one, the transcript at the same time."""
+    assert state.bound is not None
+    log = session_log(state.bound)
+    kept = _usable(reader, log)
+    part = SessionPart(state.bound) if kept is None else session_from_snapshot(kept.data)
+    events = reader.read(log, part.head)
+    if kept is None:
+        transcript.begin(part.id)
+        transcript.extend(events)
+    for event in events:
+        apply_session(part, event)
+    if kept is not None:
+        transcript.begin(part.id, missing=part.head)
+    state.session = part
+    bookmarks.session, bookmarks.session_at = part.id, 0 if kept is None else kept.seq
+
+
+def _usable(reader: StoreReader, log: LogId) -> Checkpoint | None:
+    kept = reader.checkpoint(log, "state")
+    return kept if kept is not None and kept.version == STATE_VERSION else None
+
+
+def _folded(state: LaneState, events: Iterable[Event]) -> LaneState:
+    for event in events:
+        apply_lane(state, event)
+    return state
 
 
 class _Ends:
     """What a lane's log says became of some messages: whoever waits for one asks in vain for lost effects."""
 
     def __init__(self, ids: frozenset[str]) -> None:
-        self._ids = ids
+        self.ids = ids
         self._found: dict[str, End | None] = {}
         self._turns: dict[str, tuple[str, int]] = {}
         self._commands: dict[str, str] = {}
@@ -104,7 +188,8 @@ class _Ends:
     def noting(self, events: Iterable[Event]) -> Iterator[Event]:
         """The same events, their news taken down on the way."""
         for event in events:
-            self._note(event)
+            if self.ids:
+                self._note(event)
             yield event
 
     def told(self, reader: StoreReader) -> dict[str, End | None]:
@@ -123,7 +208,7 @@ class _Ends:
     def _note(self, event: Event) -> None:
         data = event.data
         match event.type:
-            case "inbox/accepted" if data["id"] in self._ids:
+            case "inbox/accepted" if data["id"] in self.ids:
                 self._found[data["id"]] = None
             case "inbox/claimed":
                 self._turn = (data["session"], data["turn"])

@@ -15,10 +15,16 @@ from attrs import frozen
 from seriatim.actors.pooled import PooledActor
 from seriatim.actors.refs import Ref, signal_all
 from seriatim.commits import Commit, Durable, Outcome, Unknown
-from seriatim.errors import StoreUnhealthyError
+from seriatim.errors import StoreError, StoreUnhealthyError
 from seriatim.events import LogId
-from seriatim.limits import GROUP_COMMITS_MAX
-from seriatim.storage.contract import Store
+from seriatim.limits import (
+    CHECKPOINTS_STEP_MAX,
+    CHECKPOINTS_WAITING_MAX,
+    COMPACT_PARTS_MAX,
+    GROUP_COMMITS_MAX,
+    UPKEEP_GROUPS_MAX,
+)
+from seriatim.storage.contract import Archive, Checkpoint, Store
 
 _log = logging.getLogger("seriatim.persistence")
 
@@ -47,6 +53,35 @@ class Fenced:
     incarnation: int
 
 
+@frozen
+class Keep:
+    """Checkpoints to be kept when there is time; a later one of a log stands for an earlier one."""
+
+    checkpoints: tuple[Checkpoint, ...]
+
+
+@frozen
+class Compact:
+    """Do one step of compacting a log when there is time; ``reply_to`` is told Compacted."""
+
+    archive: Archive
+    reply_to: Ref[Any]
+
+
+@frozen
+class Compacted:
+    """One step is done, and there is ``more``; or the store refused with ``error``."""
+
+    log: LogId
+    more: bool
+    error: StoreError | None = None
+
+
+@frozen
+class _Rest:
+    """Nothing but a reason to come back when the mailbox is empty."""
+
+
 class CommitPort:
     """Collects the lanes' commits on the loop and hands them to the writer as one message.
 
@@ -65,6 +100,10 @@ class CommitPort:
         if self._at_once:
             self.flush()
 
+    def keep(self, checkpoints: tuple[Checkpoint, ...]) -> None:
+        """Have checkpoints kept some time."""
+        self._writer.signal(Keep(checkpoints))
+
     def flush(self) -> None:
         """Hand over what has been collected."""
         if self._pending:
@@ -78,6 +117,9 @@ class PersistenceActor(PooledActor):
     ``on_trouble`` is called there when the store begins to fail, with the reason, and with None when it works again.
     ``open_store`` is called there, once, and then ``on_open`` with the store, or with the error that kept it from
     opening. The store is closed before the actor has stopped.
+
+    Upkeep (checkpoints, compaction) is done one bounded step at a time when no commit waits; if some always does, once
+    every UPKEEP_GROUPS_MAX groups.
     """
 
     def __init__(
@@ -93,6 +135,9 @@ class PersistenceActor(PooledActor):
         self._trouble: str | None = None
         self._store: Store | None = None
         self._waiting: list[tuple[Commit, Ref[Any]]] = []
+        self._checkpoints: dict[tuple[LogId, str], Checkpoint] = {}
+        self._compactions: list[Compact] = []
+        self._groups = 0
 
     def on_start(self) -> None:
         """Open the store."""
@@ -114,11 +159,23 @@ class PersistenceActor(PooledActor):
             assert self._store is not None
             self._store.fence(message.lane, message.incarnation)
             message.reply_to.signal(Fenced(message.lane, message.incarnation))
+        elif type(message) is Keep:
+            self._take_in(message)
+        elif type(message) is Compact:
+            self._compactions.append(message)
 
     def on_drained(self) -> None:
-        """Write what has come together while the group before was being written."""
-        if self._waiting:
+        """Write what has come together while the group before was being written; without any, do a step of upkeep."""
+        busy = bool(self._waiting)
+        if busy:
             self._write()
+        if self._checkpoints or self._compactions:
+            self._groups += busy
+            if not busy or self._groups >= UPKEEP_GROUPS_MAX:
+                self._groups = 0
+                self._do_upkeep()
+            if self._checkpoints or self._compactions:
+                self.own_ref.signal(_Rest())
 
     def on_stop(self) -> None:
         """Write the rest and close."""
@@ -139,6 +196,36 @@ class PersistenceActor(PooledActor):
             outcomes = [Unknown(commit.id, type(error).__name__) for commit in commits]
         self._judge(outcomes)
         signal_all([(reply_to, outcome) for (_, reply_to), outcome in zip(waiting, outcomes, strict=True)])
+
+    # --- upkeep ----------------------------------------------------------------------------------------
+
+    def _take_in(self, message: Keep) -> None:
+        for checkpoint in message.checkpoints:
+            self._checkpoints[checkpoint.log, checkpoint.of] = checkpoint
+        while len(self._checkpoints) > CHECKPOINTS_WAITING_MAX:
+            del self._checkpoints[next(iter(self._checkpoints))]
+
+    def _do_upkeep(self) -> None:
+        assert self._store is not None
+        if self._checkpoints:
+            names = list(self._checkpoints)[:CHECKPOINTS_STEP_MAX]
+            checkpoints = [self._checkpoints.pop(name) for name in names]
+            try:
+                self._store.keep(checkpoints)
+            except Exception:
+                _log.exception("checkpoints can't be kept; their logs are read from further back")
+            return
+        work = self._compactions.pop(0)
+        log = work.archive.log
+        try:
+            more = self._store.compact(work.archive, COMPACT_PARTS_MAX)
+        except StoreError as error:
+            work.reply_to.signal(Compacted(log, more=False, error=error))
+        except Exception as error:
+            _log.exception("the store raised while compacting")
+            work.reply_to.signal(Compacted(log, more=False, error=StoreUnhealthyError(type(error).__name__)))
+        else:
+            work.reply_to.signal(Compacted(log, more))
 
     def _judge(self, outcomes: Sequence[Outcome]) -> None:
         """Tell when the medium begins to refuse, and when it works again: lanes only back off and offer again."""

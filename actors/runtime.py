@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 import pykka
-from attrs import frozen
+from attrs import Factory, frozen
 
 from seriatim.actors.delivery import Deliveries, DeliveryActor, Sender
 from seriatim.actors.dispatch import Dispatcher
@@ -26,6 +26,7 @@ from seriatim.actors.slots import TurnSlots
 from seriatim.actors.supervisor import Awaken, Directory, LaneCrashed, Route, SupervisorActor, SupervisorPorts, key_of
 from seriatim.actors.system import ActorSystem
 from seriatim.actors.turns import TurnRunner
+from seriatim.actors.upkeep import Growth, UpkeepActor
 from seriatim.actors.warden import CacheWardenActor, Crowded, WarmLanes
 from seriatim.batch import Rules
 from seriatim.clock import Clock
@@ -60,6 +61,7 @@ class Settings:
     warm_max: int
     age_ms_max: int
     dm_without_ids: bool
+    growth: Growth = Factory(Growth)
 
 
 @frozen
@@ -111,6 +113,8 @@ class Runtime:
         """Why the store fails now; None while it works."""
         self._port: CommitPort | None = None
         self._writer: Ref[PersistenceActor]
+        self._reader: Ref[LaneReader]
+        self._upkeep: Ref[UpkeepActor]
         self._supervisor: Ref[SupervisorActor]
         self._warden: Ref[CacheWardenActor]
 
@@ -140,7 +144,11 @@ class Runtime:
     def begin(self, open_reader: Callable[[], StoreReader]) -> None:
         """Start the other actors. ``open_reader`` is called on the reader's thread."""
         lanes = self.dispatchers.lanes
-        reader = self.system.start(LaneReader, open_reader, dispatcher=self.dispatchers.reader, name="reader")
+        beside = self.dispatchers.reader
+        reader = self._reader = self.system.start(LaneReader, open_reader, dispatcher=beside, name="reader")
+        self._upkeep = self.system.start(
+            UpkeepActor, open_reader, self._writer, self._on_error, dispatcher=beside, name="upkeep"
+        )
         ports = SupervisorPorts(
             system=self.system,
             directory=self.directory,
@@ -274,6 +282,10 @@ class Runtime:
             switches=self.switches,
             supervisor=supervisor,
             post=self.directory.post,
+            reader=self._reader,
+            compact=self._upkeep.signal,
+            growth=self.settings.growth,
+            on_error=self._on_error,
             touched=self.warm.touched,
         )
 

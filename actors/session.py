@@ -14,6 +14,7 @@ from attrs import frozen
 
 from seriatim.actors.clockwork import signal_later
 from seriatim.actors.delivery import Deliveries
+from seriatim.actors.loading import LaneReader, ReadTranscript, TranscriptRead
 from seriatim.actors.persistence import CommitPort
 from seriatim.actors.pooled import PooledActor
 from seriatim.actors.receipts import Receipts
@@ -21,6 +22,7 @@ from seriatim.actors.refs import Ref
 from seriatim.actors.slots import TurnSlots
 from seriatim.actors.transcript import Transcript
 from seriatim.actors.turns import TurnRunner
+from seriatim.actors.upkeep import Bookmarks, CompactLane, Growth
 from seriatim.batch import Now
 from seriatim.clock import Clock, Timer
 from seriatim.commits import Commit, Durable, Refused, Unknown
@@ -43,7 +45,7 @@ from seriatim.effects import (
 )
 from seriatim.events import Data
 from seriatim.gate import Gate, Out
-from seriatim.mail import AttemptWanted, Inbound, PartAbandoned, PartFailed, PartSettled, SlotGranted
+from seriatim.mail import AttemptWanted, Inbound, PartAbandoned, PartFailed, PartSettled, SlotGranted, TurnBroken
 from seriatim.model import SessionSource
 from seriatim.turn import Claim, StepOffered, Told, ToolFinished, TurnDelta, TurnEnded, TurnJob
 
@@ -124,18 +126,25 @@ class LanePorts:
     supervisor: Ref[Any]
     post: Callable[[str, Any], None]
     """Runtime mail to whichever incarnation of a lane serves now. Any thread."""
+    reader: Ref[LaneReader]
+    compact: Callable[[CompactLane], object]
+    growth: Growth
+    on_error: Callable[[str, BaseException], None]
     touched: Callable[[str, int], None]
     """Called when a turn starts, with the lane's key and its warm bytes: feeds the cache's order."""
 
 
 class SessionActor(PooledActor):
-    """The shell. ``gate`` and ``transcript`` come from the fold; ``shared``: several people write here."""
+    """The shell. ``gate``, ``transcript``, ``bookmarks`` come from the fold; ``shared``: several people write here."""
 
-    def __init__(self, key: str, gate: Gate, transcript: Transcript, shared: bool, ports: LanePorts) -> None:
+    def __init__(
+        self, key: str, gate: Gate, transcript: Transcript, bookmarks: Bookmarks, shared: bool, ports: LanePorts
+    ) -> None:
         super().__init__()
         self.key = key
         self._gate = gate
         self._transcript = transcript
+        self._bookmarks = bookmarks
         self._shared = shared
         self._ports = ports
         self._offered: Commit | None = None
@@ -143,6 +152,8 @@ class SessionActor(PooledActor):
         self._timer: Timer | None = None
         self._timer_at = 0
         self._over = False
+        self._unread: RunTurn | None = None
+        """The turn that waits for its history."""
         self._told_source: Data | None = None
         self._source: SessionSource | None = None
         self._tell: Callable[[Told], None] = partial(ports.post, key)
@@ -164,6 +175,7 @@ class SessionActor(PooledActor):
             if self._offered is not None and self._offered.id == message.commit:
                 self._transcript.take(self._offered)
             self._act(self._gate.settled(message, now))
+            self._keep(self._ports.growth.events)
         elif kind is Refused or kind is Unknown:
             self._act(self._gate.settled(message, now))
         elif kind is Tick:
@@ -171,6 +183,8 @@ class SessionActor(PooledActor):
             self._act(self._gate.tick(now))
         elif kind is TurnDelta:
             pass  # nothing of a reply leaves before its commit; live drafts come with their own ledger
+        elif kind is TranscriptRead:
+            self._transcript_read(message)
         elif kind is Passivate:
             self._passivate(message)
         elif kind is Flush:
@@ -203,7 +217,7 @@ class SessionActor(PooledActor):
 
     def _end(self, *, lost: bool) -> None:
         running = self._gate.durable.running
-        live = running.generation if running is not None else 0
+        live = running.generation if running is not None and self._unread is None else 0
         self._over = True
         self._ports.supervisor.signal(Ending(self.key, self._gate.incarnation, live, lost))
 
@@ -222,9 +236,18 @@ class SessionActor(PooledActor):
             self._act(gate.flush(self._now))
         if why is None:
             self._over = True
+            self._keep(self._ports.growth.rest_events)
             self._ports.supervisor.signal(Passivated(self.key, gate.incarnation, self._transcript.bytes))
         else:
             self._ports.supervisor.signal(Stay(self.key, gate.incarnation, why))
+
+    def _keep(self, events: int) -> None:
+        """Ask for checkpoints, and for a compaction, where a log has grown that far. Between commits only."""
+        ports, marks, state = self._ports, self._bookmarks, self._gate.durable
+        if checkpoints := marks.due(state, events):
+            ports.writer.keep(checkpoints)
+        if (wish := marks.compaction(state, ports.growth)) is not None:
+            ports.compact(wish)
 
     # --- time and slots --------------------------------------------------------------------------------
 
@@ -262,6 +285,27 @@ class SessionActor(PooledActor):
 
     def _run_turn(self, permit: Permit | None, effect: RunTurn) -> None:
         assert permit is not None
+        transcript = self._transcript
+        if transcript.missing and transcript.session == effect.session:
+            self._unread = effect
+            self._ports.reader.tell(ReadTranscript(effect.session, transcript.missing, self.own_ref))
+        else:
+            self._start_turn(effect)
+
+    def _transcript_read(self, message: TranscriptRead) -> None:
+        """The history of the turn that waits is there; or it can't be read, and the turn ends as failed."""
+        effect, self._unread = self._unread, None
+        if message.session == self._transcript.session and self._transcript.missing and message.error is None:
+            self._transcript.complete(message.messages)
+        if effect is None:
+            return
+        if message.error is None:
+            self._start_turn(effect)
+        else:
+            self._ports.on_error("history", message.error)
+            self._act(self._gate.offer(TurnBroken(effect.number, effect.generation, "history unreadable"), self._now))
+
+    def _start_turn(self, effect: RunTurn) -> None:
         claims = tuple([self._claim(data, time) for data, time in effect.claims])
         job = TurnJob(
             self.key,
@@ -291,7 +335,10 @@ class SessionActor(PooledActor):
 
     def _cancel_turn(self, permit: Permit | None, effect: CancelTurn) -> None:
         assert permit is not None
-        self._ports.runner.cancel(self.key, effect.generation, effect.why)
+        if self._unread is not None and self._unread.generation == effect.generation:
+            self._unread = None
+        else:
+            self._ports.runner.cancel(self.key, effect.generation, effect.why)
 
     def _release_calls(self, permit: Permit | None, effect: ReleaseCalls) -> None:
         assert permit is not None

@@ -337,6 +337,7 @@ class SupervisorActor(PooledActor):
             lane.key,
             gate,
             message.transcript,
+            message.bookmarks,
             shared,
             self._lane_ports,
             dispatcher=ports.dispatcher,

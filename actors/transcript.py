@@ -52,22 +52,35 @@ class History(Sequence[Message]):
 
 
 class Transcript:
-    """Messages of the bound session, oldest first. Grows by durable events only; owned by one lane."""
+    """Messages of the bound session, oldest first. Grows by durable events only; owned by one lane.
 
-    __slots__ = ("_log", "_messages", "bytes", "session")
+    ``missing``: how many of the session's first events are still to be read for it; 0 when it is complete. It grows
+    all the same, and ``complete`` puts what was read in front.
+    """
+
+    __slots__ = ("_log", "_messages", "bytes", "missing", "session")
 
     def __init__(self) -> None:
         self.session: str | None = None
         self._log: LogId | None = None
         self.bytes = 0
+        self.missing = 0
         self._messages: list[Message | Event] = []
 
-    def begin(self, session_id: str) -> None:
+    def begin(self, session_id: str, missing: int = 0) -> None:
         """Start anew for another session; views of the one before keep their messages."""
         self.session = session_id
         self._log = session_log(session_id)
         self._messages = []
         self.bytes = 0
+        self.missing = missing
+
+    def complete(self, messages: Iterable[Event]) -> None:
+        """Take in the messages among the missing events."""
+        since, self._messages = self._messages, []
+        self.missing = 0
+        self.extend(messages)
+        self._messages += since
 
     def take(self, commit: Commit) -> None:
         """Add what a durable commit tells of the lane's session."""
@@ -81,7 +94,7 @@ class Transcript:
     def extend(self, events: Iterable[Event]) -> None:
         """Add the messages among ``events`` of the session's log."""
         for event in events:
-            if event.type in _MESSAGES:
+            if event.type in MESSAGES:
                 self._messages.append(event)
                 self.bytes += len(_text(event))
 
@@ -94,7 +107,7 @@ class Transcript:
         return History(messages, length)
 
 
-_MESSAGES = frozenset({"user/message", "assistant/message", "tool/result"})
+MESSAGES = frozenset({"user/message", "assistant/message", "tool/result"})
 
 
 def _turn(told: Message | Event) -> int:

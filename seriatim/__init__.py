@@ -14,6 +14,7 @@ from seriatim.context import (
     build_session_context,
     build_session_context_prompt,
 )
+from seriatim.entry import SessionEntry
 from seriatim.gateway import Gateway
 from seriatim.identity import canonical_whatsapp_identifier
 from seriatim.keys import SessionKey, build_session_key, is_shared_multi_user_session, parse_session_key
@@ -33,6 +34,7 @@ __all__ = [
     "Redaction",
     "Reply",
     "SessionContext",
+    "SessionEntry",
     "SessionKey",
     "SessionSource",
     "Silence",

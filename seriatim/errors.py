@@ -12,6 +12,7 @@
     │   ├── LogNotFoundError         no such log
     │   ├── LogExistsError           a log of that id is already there
     │   ├── HeadMismatchError        the log has moved on; fold it again
+    │   ├── LogCompactedError        the log's beginning is in its archive
     │   ├── KeysTakenError           a unique key of the commit is already there (a duplicate)
     │   ├── BindingMismatchError     the session is bound to another lane
     │   ├── OwnershipLostError       a newer owner (epoch or incarnation) has taken over; stop
@@ -172,6 +173,15 @@ class HeadMismatchError(StoreError):
         self.log = log
         self.expected = expected
         self.actual = actual
+
+
+class LogCompactedError(StoreError):
+    """The log was compacted: events below ``base`` are gone, its archive has their fold. Read from ``base`` on."""
+
+    def __init__(self, log: str, base: int) -> None:
+        super().__init__(f"{log}: compacted; it begins at {base}, with an archive of what was before")
+        self.log = log
+        self.base = base
 
 
 class KeysTakenError(StoreError):

@@ -456,4 +456,8 @@ _SESSION_RULES: Final[dict[str, SessionRule]] = {
     "tool/result": _tool_result,
     "surface/reset": _nothing,
     "session/end-seed": _nothing,
+    "assistant/chunk": _nothing,
+    "request/header": _nothing,
+    "request/context": _nothing,
+    "todo/write": _nothing,
 }

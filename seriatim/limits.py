@@ -97,6 +97,35 @@ STORE_LOGS_CACHED_MAX: Final = 65_536
 STORE_NAME_CHARS_MAX: Final = 16 * 1024
 """A log id, commit id or unique key; a lane's key holds several platform ids."""
 
+CHECKPOINT_EVENTS: Final = 512
+"""Events of a log after which its next checkpoint is due: about a hundred turns, folded in some five milliseconds."""
+
+CHECKPOINT_REST_EVENTS: Final = 64
+"""The same when the lane goes to rest, because its next message will fold them; fewer aren't worth a row."""
+
+CHECKPOINTS_WAITING_MAX: Final = 1024
+"""Checkpoints that wait for the writer to have time; beyond it the oldest are forgotten, which costs only time."""
+
+CHECKPOINTS_STEP_MAX: Final = 64
+"""Checkpoints of one step of the writer: bounds how long a commit waits for it."""
+
+UPKEEP_GROUPS_MAX: Final = 64
+"""Groups after which a writer that is never idle makes one step of upkeep all the same."""
+
+COMPACT_EVENTS: Final = 20_000
+"""Events of a lane log (about four thousand turns) below which compaction leaves it alone."""
+
+COMPACT_READ_EVENTS: Final = 2048
+"""Events that one piece of a compaction reads: bounds how long a lane that wants to be read waits for it."""
+
+COMPACT_PARTS_MAX: Final = 512
+"""Commits that one step of the writer removes: bounds how long a group waits for it, and the WAL."""
+
+COMPACT_LANES_MAX: Final = 1024
+"""Lanes that may wait for their compaction; others ask again when they have grown on."""
+
+assert CHECKPOINT_REST_EVENTS < CHECKPOINT_EVENTS < COMPACT_EVENTS
+assert CHECKPOINTS_STEP_MAX <= CHECKPOINTS_WAITING_MAX
 assert STORE_COMMIT_BYTES_MAX <= STORE_GROUP_BYTES_MAX
 assert REPLY_BYTES_MAX < STORE_COMMIT_BYTES_MAX
 assert STORE_NAME_CHARS_MAX >= 3 * ID_CHARS_MAX

@@ -1,7 +1,18 @@
 """Stores: what a gateway keeps its logs in."""
 
-from .contract import Balance, Store, StoreReader
+from seriatim.vocabulary import KNOWN_SESSION_EVENT_TYPES
+
+from .contract import Archive, Balance, Checkpoint, Store, StoreReader
 from .memory import MemoryStore
 from .sqlite import SqliteStore
 
-__all__ = ["Balance", "MemoryStore", "SqliteStore", "Store", "StoreReader"]
+__all__ = [
+    "KNOWN_SESSION_EVENT_TYPES",
+    "Archive",
+    "Balance",
+    "Checkpoint",
+    "MemoryStore",
+    "SqliteStore",
+    "Store",
+    "StoreReader",
+]

@@ -7,12 +7,12 @@ A store is driven by one thread, the writer's. Readers come from ``reader()`` an
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from attrs import frozen
 
 from seriatim.commits import Commit, Hot, Outcome
-from seriatim.events import Event, LogId
+from seriatim.events import Data, Event, LogId
 
 
 @frozen
@@ -29,6 +29,36 @@ class Balance:
     def holds(self) -> bool:
         """Whether every accepted message is accounted for."""
         return self.accepted == self.answered + self.merged + self.dropped + self.waiting
+
+
+@frozen
+class Checkpoint:
+    """The fold of the first ``seq`` events of ``log``, as lossless JSON: a cache.
+
+    Whoever finds one folds only what came after; whoever finds none, or one that looks odd, folds everything. Losing
+    all of them costs time and nothing else. ``of``: the rules' state, or the session's surface. ``version``: of the
+    fold and of its form; who knows another one ignores the checkpoint.
+    """
+
+    log: LogId
+    of: Literal["state", "surface"]
+    seq: int
+    version: int
+    data: Data
+
+
+@frozen
+class Archive:
+    """Stands for the events below ``base`` of a compacted log, which are gone: part of the truth.
+
+    ``data``: their fold, in the form of ``version``. ``counts``: what they count for in law 1; nothing of them waits.
+    """
+
+    log: LogId
+    base: int
+    version: int
+    counts: Balance
+    data: Data
 
 
 @frozen
@@ -62,8 +92,17 @@ class StoreReader(Protocol):
     def read(self, log: LogId, from_seq: int = 0, limit: int | None = None) -> list[Event]:
         """Events of ``log`` with ``seq >= from_seq``, oldest first; empty when there is no such log.
 
-        Raises CorruptionError where a checksum or the numbering is broken.
+        Raises CorruptionError where a checksum or the numbering is broken, and LogCompactedError where events below
+        the archive's base are asked for: nobody shall take a suffix for the whole.
         """
+        ...
+
+    def archive(self, log: LogId) -> Archive | None:
+        """What stands for the beginning of a compacted log; None for all others. Raises CorruptionError."""
+        ...
+
+    def checkpoint(self, log: LogId, of: Literal["state", "surface"]) -> Checkpoint | None:
+        """The newest one of the log. None also for one whose checksum, or place in the log, isn't what it should be."""
         ...
 
     def header(self, log: LogId) -> dict[str, Any] | None:
@@ -129,6 +168,24 @@ class Store(Protocol):
 
     def fence(self, lane: LogId, incarnation: int) -> None:
         """Refuse from now on commits of ``lane`` by a smaller incarnation."""
+        ...
+
+    def keep(self, checkpoints: Sequence[Checkpoint]) -> int:
+        """Keep those that belong to the end of a commit of their log, each instead of an older one; how many.
+
+        Never raises for trouble with the medium: then none is kept. Raises InvalidInputError for malformed data.
+        """
+        ...
+
+    def compact(self, archive: Archive, parts_max: int) -> bool:
+        """Let ``archive`` stand for the beginning of its log, and remove what is then hidden; whether any is left.
+
+        The archive is durable before the first event goes, and the work of a call is bounded by ``parts_max`` commits:
+        call it again with the same archive until it returns False. Unique keys stay for ever; ids of the removed
+        commits don't (offered again, those fail on heads and keys). Raises StoreError, then nothing has changed or is
+        unknown: HeadMismatchError for a base that is not the end of a commit or lies below the present one,
+        InvalidInputError for an archive that hides open work.
+        """
         ...
 
     def reader(self) -> StoreReader:

@@ -10,15 +10,24 @@ import json
 import threading
 import uuid
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import attrs
 
 from seriatim.commits import Commit, Hot, Outcome, Refused
-from seriatim.errors import CorruptionError, LogNotFoundError, OwnershipLostError, StoreUnhealthyError
+from seriatim.errors import (
+    CorruptionError,
+    HeadMismatchError,
+    LogCompactedError,
+    LogNotFoundError,
+    OwnershipLostError,
+    StoreError,
+    StoreUnhealthyError,
+)
 from seriatim.events import Event, LogId
 
-from .contract import Balance, LogInfo
+from .checkpoints import archive_sum, archive_text, checkpoint_sum, checkpoint_text
+from .contract import Archive, Balance, Checkpoint, LogInfo
 from .encoding import Rare, chain, chain_start, decode_event, sum_text
 from .staging import LogState, StagedCommit, StagedPart, Staging, stage
 
@@ -28,6 +37,27 @@ class _Log:
     header: str
     state: LogState
     parts: list[tuple[str, StagedPart]]  # commit id, what it appended
+    archive: _Archive | None = None
+    checkpoints: dict[str, tuple[int, int, int, int, str]] = attrs.Factory(dict)  # seq, version, chain, crc, text
+
+    @property
+    def base(self) -> int:
+        """Where it begins."""
+        return 0 if self.archive is None else self.archive.base
+
+    def crc_at(self, seq: int) -> int | None:
+        """The checksum along the log at the end of a part, None elsewhere."""
+        return next((part.crc for _, part in self.parts if part.count and part.first + part.count == seq), None)
+
+
+@attrs.frozen
+class _Archive:
+    base: int
+    chain: int
+    version: int
+    counts: Balance
+    crc: int
+    text: str
 
 
 class MemoryDisk:
@@ -86,11 +116,9 @@ class MemoryStore:
         """See ``Store.commit``. Never Unknown: wrap it in ``FaultyStore`` for that."""
         outcomes: list[Outcome] = []
         with self.disk.lock:
-            if self._closed:
-                return [Refused(c.id, StoreUnhealthyError("the store is closed")) for c in commits]
-            if self._epoch != self.disk.epoch:
-                lost = OwnershipLostError(f"epoch {self._epoch} has given way to {self.disk.epoch}")
-                return [Refused(c.id, lost) for c in commits]
+            refusal = self._ready()
+            if refusal is not None:
+                return [Refused(c.id, refusal) for c in commits]
             while len(outcomes) < len(commits):
                 disk = self.disk
                 staging = Staging(disk.state, self._fences, len(disk.logs) + 1, disk.ids, disk.keys)
@@ -103,9 +131,51 @@ class MemoryStore:
         """See ``Store.fence``; a fence never goes back."""
         self._fences[lane] = max(incarnation, self._fences.get(lane, incarnation))
 
+    def keep(self, checkpoints: Sequence[Checkpoint]) -> int:
+        """See ``Store.keep``."""
+        kept = 0
+        with self.disk.lock:
+            for checkpoint in checkpoints:
+                text, crc = checkpoint_text(checkpoint)
+                log = self.disk.logs.get(checkpoint.log)
+                chain_there = None if log is None else log.crc_at(checkpoint.seq)
+                if self._ready() is None and log is not None and chain_there is not None:
+                    log.checkpoints[checkpoint.of] = (checkpoint.seq, checkpoint.version, chain_there, crc, text)
+                    kept += 1
+        return kept
+
+    def compact(self, archive: Archive, parts_max: int) -> bool:
+        """See ``Store.compact``."""
+        text = archive_text(archive)
+        with self.disk.lock:
+            refusal = self._ready()
+            if refusal is not None:
+                raise refusal
+            log = self.disk.logs.get(archive.log)
+            if log is None:
+                raise LogNotFoundError(archive.log)
+            base = archive.base
+            if base != log.base:
+                chain_there = log.crc_at(base)
+                if base < log.base or chain_there is None:
+                    raise HeadMismatchError(archive.log, base, log.base)
+                crc = archive_sum(archive.log, base, chain_there, archive.version, archive.counts, text)
+                log.archive = _Archive(base, chain_there, archive.version, archive.counts, crc, text)
+            hidden = sum(1 for _, part in log.parts[:-1] if part.first < base)
+            del log.parts[: min(hidden, parts_max)]
+            return hidden > parts_max
+
     def reader(self) -> MemoryReader:
         """A reader over the disk."""
         return MemoryReader(self.disk)
+
+    def _ready(self) -> StoreError | None:
+        """Why nothing can be written."""
+        if self._closed:
+            return StoreUnhealthyError("the store is closed")
+        if self._epoch != self.disk.epoch:
+            return OwnershipLostError(f"epoch {self._epoch} has given way to {self.disk.epoch}")
+        return None
 
     def close(self) -> None:
         """End the handle; what it committed stays on the disk. Idempotent."""
@@ -124,15 +194,20 @@ class MemoryReader:
         return self._disk.store_id
 
     def read(self, log: LogId, from_seq: int = 0, limit: int | None = None) -> list[Event]:
-        """Events from ``from_seq`` on, fresh objects at each call. Raises CorruptionError."""
+        """See ``StoreReader.read``; fresh objects at each call."""
         with self._disk.lock:
             found = self._disk.logs.get(log)
             if found is None:
                 return []
             parts, final = list(found.parts), found.state.crc
+            archive = found.archive
         events: list[Event] = []
-        crc = chain_start(log, found.header)
+        crc = chain_start(log, found.header) if archive is None else archive.chain
+        if archive is not None and from_seq < archive.base and (limit is None or limit > 0):
+            raise LogCompactedError(log, archive.base)
         for commit, part in parts:
+            if archive is not None and part.first < archive.base:
+                continue
             kinds, times, texts = part.columns[0::3], part.columns[1::3], part.columns[2::3]
             crc = chain(crc, commit, sum_text(part.number, part.first, kinds, times, texts, part.rare))
             if crc != part.crc:
@@ -144,6 +219,29 @@ class MemoryReader:
         if crc != final:
             raise CorruptionError(log, "the log ends before its last commit", log=log)
         return events if limit is None else events[: max(limit, 0)]
+
+    def archive(self, log: LogId) -> Archive | None:
+        """See ``StoreReader.archive``."""
+        with self._disk.lock:
+            found = self._disk.logs.get(log)
+            kept = None if found is None else found.archive
+        if kept is None:
+            return None
+        if kept.crc != archive_sum(log, kept.base, kept.chain, kept.version, kept.counts, kept.text):
+            raise CorruptionError(f"{log} before {kept.base}", "the archive's checksum is broken", log=log, seq=0)
+        return Archive(log, kept.base, kept.version, kept.counts, json.loads(kept.text))
+
+    def checkpoint(self, log: LogId, of: Literal["state", "surface"]) -> Checkpoint | None:
+        """See ``StoreReader.checkpoint``."""
+        with self._disk.lock:
+            found = self._disk.logs.get(log)
+            kept = None if found is None else found.checkpoints.get(of)
+            if found is None or kept is None:
+                return None
+            seq, version, chain_there, crc, text = kept
+            if found.crc_at(seq) != chain_there or crc != checkpoint_sum(log, of, seq, version, text):
+                return None
+        return Checkpoint(log, of, seq, version, json.loads(text))
 
     def header(self, log: LogId) -> dict[str, Any] | None:
         """The header that created the log."""

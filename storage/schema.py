@@ -60,7 +60,17 @@ _FIRST: Final = (
     "CREATE INDEX lanes_open ON lanes(log) WHERE open_turn + waiting + owed > 0",
 )
 
-_SECOND: Final[tuple[str, ...]] = ()
+_SECOND: Final[tuple[str, ...]] = (
+    # The newest fold of a log: a cache (see contract.Checkpoint). ``chain``: the checksum along the log at ``seq``.
+    """CREATE TABLE checkpoints(
+        log INTEGER NOT NULL, of TEXT NOT NULL, seq INTEGER NOT NULL, version INTEGER NOT NULL,
+        chain INTEGER NOT NULL, crc INTEGER NOT NULL, data TEXT NOT NULL, PRIMARY KEY (log, of)) STRICT""",
+    # What stands for removed events: a truth (see contract.Archive).
+    """CREATE TABLE archives(
+        log INTEGER PRIMARY KEY, base INTEGER NOT NULL, chain INTEGER NOT NULL, version INTEGER NOT NULL,
+        accepted INTEGER NOT NULL, answered INTEGER NOT NULL, merged INTEGER NOT NULL, dropped INTEGER NOT NULL,
+        crc INTEGER NOT NULL, data TEXT NOT NULL) STRICT""",
+)
 """What format 2 adds to files that hold data already: each thing with a word on what it is for."""
 
 STEPS: Final = (_FIRST, _SECOND)

@@ -28,10 +28,12 @@ from seriatim.errors import (
 from seriatim.events import LogId
 from seriatim.limits import STORE_LOGS_CACHED_MAX
 
+from .contract import Archive, Checkpoint
 from .encoding import chain_start, to_json
 from .files import connect_readonly, error_name, inspect_file, open_error
 from .plain import stage_plain
 from .schema import COLUMNS, EVENTS_PER_ROW, FORMAT, HOT, insert_sql, migrate
+from .sqlite_growth import compact, keep
 from .sqlite_reader import SqliteReader
 from .staging import LogState, PlainGroup, StagedCommit, StagedPart, Staging, is_name, stage
 
@@ -107,6 +109,28 @@ class SqliteStore:
     def fence(self, lane: LogId, incarnation: int) -> None:
         """See ``Store.fence``; a fence never goes back."""
         self._fences[lane] = max(incarnation, self._fences.get(lane, incarnation))
+
+    def keep(self, checkpoints: Sequence[Checkpoint]) -> int:
+        """See ``Store.keep``."""
+        if self._ready() is not None or self._connection is None:
+            return 0
+        try:
+            return keep(self._connection, self._epoch, checkpoints)
+        except sqlite3.Error as error:
+            self._distrust(error)
+            return 0
+
+    def compact(self, archive: Archive, parts_max: int) -> bool:
+        """See ``Store.compact``."""
+        refusal = self._ready()
+        if refusal is not None:
+            raise refusal
+        assert self._connection is not None
+        try:
+            return compact(self._connection, self._epoch, archive, parts_max)
+        except sqlite3.Error as error:
+            self._distrust(error)
+            raise StoreUnhealthyError(f"the log can't be compacted ({error_name(error)})") from None
 
     def reader(self) -> SqliteReader:
         """A read-only connection of its own. Raises StoreUnhealthyError or CorruptionError."""
@@ -328,6 +352,11 @@ class SqliteStore:
         if getattr(error, "sqlite_errorcode", 0) & 0xFF not in _LOCKED:
             self._poison(())
         return [Unknown(c.id, str(refusal)) if c.id in self._unknown else Refused(c.id, refusal) for c in commits]
+
+    def _distrust(self, error: sqlite3.Error) -> None:
+        """Upkeep failed: unless it only found the file locked, the handle goes, as after a failed commit."""
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF not in _LOCKED:
+            self._poison(())
 
     def _doubt(self, commit: str, refusal: StoreError) -> Outcome:
         """The outcome of a commit once unknown while this handle can't write.

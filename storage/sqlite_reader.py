@@ -7,16 +7,17 @@ import os
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from seriatim.commits import Hot
-from seriatim.errors import CorruptionError, LogNotFoundError, StoreUnhealthyError
+from seriatim.errors import CorruptionError, LogCompactedError, LogNotFoundError, StoreUnhealthyError
 from seriatim.events import Event, LogId
 
-from .contract import Balance, LogInfo
+from .contract import Archive, Balance, Checkpoint, LogInfo
 from .encoding import Rare, chain, chain_start, decode_event, sum_text
 from .files import connect_readonly, inspect_file, open_error
 from .schema import FORMAT, HOT
+from .sqlite_growth import read_archive, read_checkpoint
 from .staging import is_name
 
 
@@ -50,18 +51,31 @@ class SqliteReader:
         if limit is not None and limit <= 0:
             return []
         with self._reading() as connection:
-            row = connection.execute("SELECT n, header FROM logs WHERE id = ?", [_name(log)]).fetchone()
+            row = connection.execute(_LOG, [_name(log)]).fetchone()
             if row is None:
                 return []
-            number, header = row
-            parts = connection.execute(_BEFORE, [number, from_seq]).fetchall() if from_seq > 0 else []
-            first = parts[0][0] if parts else 0
-            crc = parts[1][2] if len(parts) > 1 else chain_start(log, header)
+            number, header, base, chain_there = row
+            if from_seq < base:
+                raise LogCompactedError(log, base)
+            parts = connection.execute(_BEFORE, [number, from_seq, base]).fetchall() if from_seq > base else []
+            first = parts[0][0] if parts else base
+            begin = chain_there if base else chain_start(log, header)
+            crc = parts[1][2] if len(parts) > 1 else begin
             reading = _Reading(self.path, log, number, first, crc, max(from_seq, 0))
             if len(parts) > 1 and parts[1][0] + parts[1][1] != first:
                 raise reading.damaged(first, "a part is missing")
-            cursor = connection.execute(_PARTS, [number, first, 0 if not parts else 1])
+            cursor = connection.execute(_PARTS, [number, first, 1 if parts or base else 0])
             return _read_parts(cursor, reading, limit)
+
+    def archive(self, log: LogId) -> Archive | None:
+        """See ``StoreReader.archive``."""
+        with self._reading() as connection:
+            return read_archive(connection, log)
+
+    def checkpoint(self, log: LogId, of: Literal["state", "surface"]) -> Checkpoint | None:
+        """See ``StoreReader.checkpoint``."""
+        with self._reading() as connection:
+            return read_checkpoint(connection, log, of)
 
     def header(self, log: LogId) -> dict[str, Any] | None:
         """See ``StoreReader.header``."""
@@ -157,8 +171,10 @@ class SqliteReader:
             raise open_error(self.path, error) from None
 
 
+_LOG: Final = """
+SELECT l.n, l.header, coalesce(a.base, 0), a.chain FROM logs l LEFT JOIN archives a ON a.log = l.n WHERE l.id = ?"""
 _BEFORE: Final = """
-SELECT first, count, crc FROM commits WHERE log = ? AND first <= ?
+SELECT first, count, crc FROM commits WHERE log = ? AND first <= ? AND first >= ?
 ORDER BY first DESC, count DESC LIMIT 2"""
 _PARTS: Final = """
 SELECT c.first, c.count, c.crc, c.id, e.log, e.seq, e.type, e.time, e.data,

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from seriatim.commits import Commit, Durable, Outcome, Refused, Unknown
 from seriatim.errors import StoreUnhealthyError
 from seriatim.events import LogId
-from seriatim.storage.contract import Store, StoreReader
+from seriatim.storage.contract import Archive, Checkpoint, Store, StoreReader
 
 
 class Fault(enum.Enum):
@@ -92,6 +92,14 @@ class FaultyStore:
     def fence(self, lane: LogId, incarnation: int) -> None:
         """See ``Store.fence``."""
         self.inner.fence(lane, incarnation)
+
+    def keep(self, checkpoints: Sequence[Checkpoint]) -> int:
+        """See ``Store.keep``."""
+        return self.inner.keep(checkpoints)
+
+    def compact(self, archive: Archive, parts_max: int) -> bool:
+        """See ``Store.compact``."""
+        return self.inner.compact(archive, parts_max)
 
     def reader(self) -> StoreReader:
         """A reader of the inner store."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, TypeVar
 
 from seriatim.batch import Now, Rules
@@ -17,9 +18,18 @@ from seriatim.model import MessageEvent, SessionSource
 from seriatim.outbox import Channel
 from seriatim.storage.memory import MemoryDisk, MemoryStore
 from seriatim.turn import EndReason, TurnEnded
+from seriatim.vocabulary import EVENT_TYPES
 
 E = TypeVar("E")
 FULL = StoreUnhealthyError("the disk is full")
+
+
+def check_told(events: Iterable[Event]) -> None:
+    """Hold every event that the rules draft to what the vocabulary (and so docs/events.md) tells of it."""
+    for event in events:
+        fields = EVENT_TYPES[event.type].fields
+        assert event.data.keys() <= {name.removesuffix("?") for name in fields}, event
+        assert {name for name in fields if not name.endswith("?")} <= event.data.keys(), event
 
 
 class Bench:
@@ -127,6 +137,7 @@ class Bench:
         self.slots_back += out.slots_back
         self.free += out.slots_back
         if out.commit is not None:
+            check_told(event for part in out.commit.parts for event in part.events)
             self.offered = out.commit
         return out
 

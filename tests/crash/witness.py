@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from seriatim.commits import Commit, Durable, Outcome
 from seriatim.events import Event, LogId
-from seriatim.storage.contract import StoreReader
+from seriatim.storage.contract import Archive, Checkpoint, StoreReader
 from seriatim.storage.sqlite import SqliteStore
 
 
@@ -97,6 +97,14 @@ class WitnessedStore:
     def fence(self, lane: LogId, incarnation: int) -> None:
         """See ``Store.fence``."""
         self.inner.fence(lane, incarnation)
+
+    def keep(self, checkpoints: Sequence[Checkpoint]) -> int:
+        """See ``Store.keep``."""
+        return self.inner.keep(checkpoints)
+
+    def compact(self, archive: Archive, parts_max: int) -> bool:
+        """See ``Store.compact``."""
+        return self.inner.compact(archive, parts_max)
 
     def reader(self) -> StoreReader:
         """See ``Store.reader``; closed with the store."""

@@ -16,7 +16,7 @@ from typing import NoReturn
 
 from seriatim.commits import Commit, Outcome
 from seriatim.events import LogId
-from seriatim.storage.contract import StoreReader
+from seriatim.storage.contract import Archive, Checkpoint, StoreReader
 from seriatim.storage.sqlite import SqliteStore
 
 ARMED_VARIABLE = "HALT_AT"
@@ -106,6 +106,14 @@ class HaltingStore:
     def fence(self, lane: LogId, incarnation: int) -> None:
         """See ``Store.fence``."""
         self._inner.fence(lane, incarnation)
+
+    def keep(self, checkpoints: Sequence[Checkpoint]) -> int:
+        """See ``Store.keep``."""
+        return self._inner.keep(checkpoints)
+
+    def compact(self, archive: Archive, parts_max: int) -> bool:
+        """See ``Store.compact``."""
+        return self._inner.compact(archive, parts_max)
 
     def reader(self) -> StoreReader:
         """See ``Store.reader``."""

@@ -1,0 +1,92 @@
+"""The fold of a lane or session log as lossless JSON, and back: what checkpoints and archives hold (DESIGN §5).
+
+A snapshot stands for events, so its version counts two things: its form, and the rules that folded it. Whoever
+changes either raises ``STATE_VERSION``. Checkpoints of other versions are then ignored; archives, which nothing can
+replace, go through ``_UPCASTERS`` first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from seriatim.closers import OpenTurn
+from seriatim.errors import FormatUnsupportedError
+from seriatim.events import Data, lane_log
+from seriatim.lane import LaneState, Owed, PartState, Running, SessionPart, Waiting
+from seriatim.model import Target
+from seriatim.queueing import Entry
+
+STATE_VERSION: Final = 1
+
+PLAIN: Final = (
+    "head", "bound", "generation", "interruptions", "suspended_at", "resume_reason", "resume_marked_at", "boundary",
+    "had_activity", "accepted", "answered", "merged", "dropped", "phase", "since",
+)  # fmt: skip
+"""Fields of the lane part that are JSON as they are."""
+
+_UPCASTERS: Final[dict[int, Callable[[Data], Data]]] = {}
+"""From a version of the lane part to the next."""
+
+
+def lane_snapshot(state: LaneState) -> Data:
+    """The lane part of ``state``; the session part has its own log and so its own snapshot."""
+    data: Data = {name: getattr(state, name) for name in PLAIN}
+    data["running"] = None if state.running is None else _from_running(state.running)
+    data["interrupted"] = list(map(_from_running, state.interrupted))
+    data["waiting"] = [[w.data, w.seq, w.time] for w in state.waiting.values()]
+    data["queue"] = [[e.kind, list(e.ids), e.auth, e.size] for e in state.queue]
+    data["owed"] = list(map(_from_owed, state.owed.values()))
+    return data
+
+
+def lane_from_snapshot(key: str, version: int, data: Data) -> LaneState:
+    """The inverse of ``lane_snapshot``, without a session part. Raises FormatUnsupportedError for a foreign version."""
+    while version in _UPCASTERS:
+        version, data = version + 1, _UPCASTERS[version](data)
+    if version != STATE_VERSION:
+        raise FormatUnsupportedError(lane_log(key), "upgrade", f"has an archive of version {version}")
+    state = LaneState(key, **{name: data[name] for name in PLAIN})
+    state.running = None if data["running"] is None else _to_running(data["running"])
+    state.interrupted = tuple(map(_to_running, data["interrupted"]))
+    state.waiting = {told["id"]: Waiting(told, seq, time) for told, seq, time in data["waiting"]}
+    state.queue = [Entry(kind, tuple(ids), auth, size) for kind, ids, auth, size in data["queue"]]
+    state.owed = {owed.id: owed for owed in map(_to_owed, data["owed"])}
+    return state
+
+
+def session_snapshot(part: SessionPart) -> Data:
+    """What the rules need of a session."""
+    turn = part.open
+    opened = None if turn is None else [turn.number, turn.step, dict(turn.calls)]
+    return {"id": part.id, "head": part.head, "turns": part.turns, "ended": part.ended, "open": opened}
+
+
+def session_from_snapshot(data: Data) -> SessionPart:
+    """The inverse of ``session_snapshot``."""
+    opened = data["open"]
+    turn = None if opened is None else OpenTurn(opened[0], opened[1], dict(opened[2]))
+    return SessionPart(data["id"], data["head"], data["turns"], turn, data["ended"])
+
+
+def is_at_rest(state: LaneState) -> bool:
+    """Whether every message has its outcome and every debt is settled: an archive may begin here."""
+    return state.phase == "idle" and not state.waiting
+
+
+def _from_running(turn: Running) -> list[Any]:
+    return [list(turn.ids), turn.kind, turn.session, turn.turn, turn.generation, turn.attempt, turn.since]
+
+
+def _to_running(fields: list[Any]) -> Running:
+    return Running(tuple(fields[0]), *fields[1:])
+
+
+def _from_owed(owed: Owed) -> list[Any]:
+    parts = [[p.attempts, p.failures, p.first, p.last_failed, p.done] for p in owed.states]
+    return [owed.id, list(owed.texts), owed.target.to_data(), parts, owed.since, owed.turn]
+
+
+def _to_owed(fields: list[Any]) -> Owed:
+    name, texts, target, parts, since, turn = fields
+    return Owed(name, tuple(texts), Target.from_data(target), tuple(PartState(*p) for p in parts), since, turn)

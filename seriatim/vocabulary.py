@@ -1,0 +1,315 @@
+"""The event types that this version knows, and what each holds. ``docs/events.md`` is made from this.
+
+A type that is not here is refused by readers, unless its event is marked ``ignorable``. Adding one needs no new
+format version: an older reader then refuses the log instead of misreading it (event-log seed, "format refusal").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, Literal
+
+from attrs import frozen
+
+Kind = Literal["lane", "session"]
+
+
+@frozen
+class EventType:
+    """One event type.
+
+    ``log``: the kind of log that holds it. ``told``: what it says. ``fields``: its data by name, with the meaning; a
+    name with "?" may be absent. ``surface``: it carries ``surfaceOp`` and ``sourceEventSeqs``. ``ignorable``: its
+    writer marks it so. ``version``: of its data. ``since``: the release that brought it.
+    """
+
+    name: str
+    log: Kind
+    told: str
+    fields: Mapping[str, str]
+    surface: bool = False
+    ignorable: bool = False
+    version: int = 1
+    since: str = "0.1.0"
+
+
+_TURN = "number of the turn in its session, from 1"
+_STEP = "number of the step in its turn, from 1"
+_INBOX_ID = "id of an accepted message"
+_DELIVERY = "id of the owed reply"
+_PART = "which platform message of it, from 0"
+_CALL = "the call's id, unique in its turn"
+
+_SESSION: Final = (
+    EventType(
+        "turn/start",
+        "session",
+        "A turn begins; its claims' messages follow.",
+        {
+            "turn": _TURN,
+            "claims": "ids of the messages that it answers",
+            "resumedFrom?": "number of the turn that it takes up again; that turn's user messages aren't repeated",
+        },
+    ),
+    EventType(
+        "turn/end",
+        "session",
+        "The open turn is over.",
+        {
+            "turn": _TURN,
+            "reason": (
+                "an object: `kind` is completed, failed, aborted, timeout or interrupted (only recovery writes that), "
+                "`detail?` a text"
+            ),
+        },
+    ),
+    EventType("step/start", "session", "One call of the model begins.", {"turn": _TURN, "step": _STEP}),
+    EventType(
+        "step/end",
+        "session",
+        "The step and its tools are through; calls without a result stay so.",
+        {"turn": _TURN, "step": _STEP},
+    ),
+    EventType(
+        "user/message",
+        "session",
+        "What a person (or a wake) said, as authored.",
+        {
+            "turn": _TURN,
+            "id": _INBOX_ID,
+            "text": "without sender prefix and platform notes",
+            "at": "when it was accepted, epoch ms",
+            "author?": "display name, else the user's id",
+        },
+        surface=True,
+    ),
+    EventType(
+        "assistant/message",
+        "session",
+        "What the model said in a step; the last one of a turn is its answer. With `summary`, what stands for older "
+        "messages.",
+        {
+            "turn": _TURN,
+            "step?": _STEP + "; absent on a summary",
+            "text": "may be empty",
+            "calls?": "tool calls that it asks for, each `{id}`; present (also empty) on all but the answer",
+            "usage?": "token counts: input, output, cacheRead, cacheWrite, total, lastPromptTokens",
+            "finish?": "why the model stopped, in its own word",
+            "mended?": "true: the text held what JSON can't carry, now U+FFFD",
+            "summary?": "true: it replaces the messages that it cites",
+        },
+        surface=True,
+    ),
+    EventType(
+        "assistant/chunk",
+        "session",
+        "A piece of a streamed message. Known for imported logs only; never written.",
+        {"turn": _TURN, "step": _STEP},
+    ),
+    EventType(
+        "tool/call",
+        "session",
+        "A call that may start now; recorded before it runs.",
+        {
+            "turn": _TURN,
+            "step": _STEP,
+            "id": _CALL,
+            "name": "the tool",
+            "args": "an object",
+            "effects": "none, read or write; a write waits for this record",
+        },
+    ),
+    EventType(
+        "tool/result",
+        "session",
+        "What a call gave, or why it gave nothing.",
+        {
+            "turn": _TURN,
+            "step": _STEP,
+            "id": _CALL,
+            "content": "any JSON; for a synthetic one what the model is told",
+            "error?": "true: the tool raised, or there is no result",
+            "outcome?": "of a synthetic result: `unknown` (recorded, may have run) or `not started` (only asked for)",
+            "synthetic?": "true: no tool gave it; it closes a turn that was cut off",
+        },
+        surface=True,
+    ),
+    EventType(
+        "surface/reset",
+        "session",
+        "What the model sees becomes what it was after the first `asOf` events.",
+        {"asOf": "count of events", "reason": "undo, redo, retry, rewrite or wipe"},
+    ),
+    EventType(
+        "session/end-seed",
+        "session",
+        "Everything before it was given when the session was made; the last one counts.",
+        {},
+    ),
+    EventType(
+        "request/header",
+        "session",
+        "The request's fixed part (configuration, system text, tools), whole, when it changes. Imported logs only.",
+        {"reason": "initial, resume or change"},
+    ),
+    EventType(
+        "request/context",
+        "session",
+        "Which model, with which room, when it changes. Imported logs only.",
+        {"provider": "its name", "model": "its name", "contextWindow?": "tokens"},
+    ),
+    EventType("todo/write", "session", "The agent's list, whole; the last one counts. Imported logs only.", {}),
+)
+
+_LANE: Final = (
+    EventType(
+        "inbox/accepted",
+        "lane",
+        "A message is taken in. From here on it gets exactly one of answered, merged, dropped.",
+        {
+            "id": _INBOX_ID,
+            "kind": "human, queue, wake or command",
+            "place": "slot, join (into the entry it finds), tail, or none (commands)",
+            "text": "as authored; a command's arguments",
+            "source": "where it came from: the fields of SessionSource that aren't at their default",
+            "account?": "the bot account that received it",
+            "messageId?": "the platform's id",
+            "replyTo?": "the platform's id of the message that it replies to",
+            "receivedAt?": "when the platform had it, epoch ms",
+            "door?": "receipt: the host takes the answer from the receipt, nothing is owed",
+            "command?": "its name, without prefix",
+            "mended?": "true: the text held what JSON can't carry, now U+FFFD",
+        },
+    ),
+    EventType(
+        "inbox/claimed",
+        "lane",
+        "A turn starts for these messages.",
+        {
+            "ids": "the messages, oldest first",
+            "kind": "human, queue or wake",
+            "session": "the session's id",
+            "turn": _TURN,
+            "generation": "number of the turn in its lane; fences late results",
+            "attempt": "1, or more after interruptions",
+        },
+    ),
+    EventType(
+        "inbox/answered",
+        "lane",
+        "The message's outcome: it had a turn or was a command.",
+        {
+            "id": _INBOX_ID,
+            "by": "turn or command",
+            "end": "how that ended: completed, failed, aborted or timeout",
+        },
+    ),
+    EventType(
+        "inbox/merged",
+        "lane",
+        "The messages' outcome: another's turn answered them too.",
+        {"ids": "the messages", "into": "the message that counts as answered"},
+    ),
+    EventType(
+        "inbox/dropped",
+        "lane",
+        "The messages' outcome: they get no answer.",
+        {"ids": "the messages", "reason": "superseded, reset, stop, interrupted, …"},
+    ),
+    EventType(
+        "inbox/interrupted",
+        "lane",
+        "The running turn ended with its process; its messages wait again.",
+        {"ids": "its messages", "generation": "the turn's"},
+    ),
+    EventType(
+        "delivery/owed",
+        "lane",
+        "A reply that must be delivered.",
+        {
+            "id": _DELIVERY,
+            "parts": "texts of the platform messages that it takes",
+            "to": (
+                "where it goes: platform, account, chat_id, and where they matter chat_type, thread_id, user_id, "
+                "reply_to_id"
+            ),
+            "turn?": _TURN + "; absent for a command's answer",
+            "attempt?": "1: this record counts as the first attempt",
+        },
+    ),
+    EventType(
+        "delivery/none",
+        "lane",
+        "Nothing is owed for a turn or command.",
+        {"turn": _TURN + "; 0 for a command", "reason": "receipt, empty, the silence's own reason, or aborted: why"},
+    ),
+    EventType(
+        "delivery/attempt",
+        "lane",
+        "A part is about to be sent.",
+        {
+            "id": _DELIVERY,
+            "part": _PART,
+            "n": "which attempt, from 1",
+            "marked?": "true: with the notice that it may be a repeat",
+        },
+    ),
+    EventType(
+        "delivery/failed",
+        "lane",
+        "The last attempt at a part surely did not arrive.",
+        {"id": _DELIVERY, "part": _PART, "reason": "what the platform said"},
+    ),
+    EventType(
+        "delivery/settled",
+        "lane",
+        "A part arrived.",
+        {"id": _DELIVERY, "part": _PART, "messageId?": "the platform's id of it"},
+    ),
+    EventType(
+        "delivery/abandoned",
+        "lane",
+        "A part is given up.",
+        {"id": _DELIVERY, "part": _PART, "reason": "why"},
+    ),
+    EventType(
+        "route/bound",
+        "lane",
+        "The lane's conversation is this session from here on.",
+        {
+            "session": "its id",
+            "reason": "first, reset, suspended, …",
+            "previous?": "the session before it",
+            "hadActivity?": "true: that one had turns",
+            "boundary?": "suspended: what the next turn is told",
+        },
+    ),
+    EventType(
+        "route/suspended",
+        "lane",
+        "The next message of a person starts a fresh session.",
+        {"reason": "stop or interrupted"},
+    ),
+    EventType(
+        "resume/marked",
+        "lane",
+        "The lane's work is to be taken up again after the restart.",
+        {"reason": "restart_interrupted, shutdown_timeout, …"},
+    ),
+    EventType("resume/cleared", "lane", "Taken up, or given up.", {}),
+    EventType(
+        "turn/late",
+        "lane",
+        "A turn's end that came after the lane had moved on; it touched nothing.",
+        {"turn": _TURN, "generation": "the turn's", "reason": "how it ended"},
+    ),
+)
+
+EVENT_TYPES: Final[Mapping[str, EventType]] = {known.name: known for known in (*_SESSION, *_LANE)}
+"""Every known type by its name."""
+
+KNOWN_SESSION_EVENT_TYPES: Final = frozenset(known.name for known in _SESSION)
+"""The types that a session's log may hold without being marked ignorable."""
+
+KNOWN_LANE_EVENT_TYPES: Final = frozenset(known.name for known in _LANE)
+"""The types that a lane's log may hold without being marked ignorable."""
