@@ -64,9 +64,8 @@ class Exclusive(PooledActor):
 
     def on_receive(self, message: Any) -> Any:
         """Check exclusion and order; answer what was counted."""
-        if not self.inside.acquire(False):
-            self.overlaps += 1
-            return None
+        alone = self.inside.acquire(False)
+        self.overlaps += not alone
         try:
             if message is None:
                 return self.handled, self.overlaps, self.order_breaks
@@ -77,7 +76,8 @@ class Exclusive(PooledActor):
             self.handled += 1
             return n
         finally:
-            self.inside.release()
+            if alone:
+                self.inside.release()
 
 
 @contextmanager
