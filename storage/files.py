@@ -1,28 +1,53 @@
-"""What a database file is, found out without changing a byte of it."""
+"""What a database file is, found out without changing a byte of it; and what the owner may do to a file.
+
+No code of ours opens the database but SQLite's own: a file descriptor that is opened and closed beside it drops
+every lock that this process has on the file, and the next program to close it takes the write-ahead log along.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
 import sqlite3
 import stat
-import struct
+import tempfile
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
+import psutil
+
 from seriatim.errors import CorruptionError, FormatUnsupportedError, HomeError, ReadOnlyError, StoreUnhealthyError
 
-from .schema import APPLICATION_ID, FORMAT
+from .schema import APPLICATION_ID, FORMAT, FORMAT_MIN
 
-_MAGIC: Final = b"SQLite format 3\0"
 SQLITE_MIN: Final = (3, 37, 0)
 """STRICT tables came with it; UPDATE FROM and the json functions are older."""
+
+NETWORK: Final = frozenset({
+    "9p", "afs", "ceph", "cifs", "coda", "davfs", "glusterfs", "lustre", "ncpfs", "nfs", "nfs4", "prl_fs", "smb3",
+    "smbfs", "vboxsf", "fuse.ceph-fuse", "fuse.davfs2", "fuse.gcsfuse", "fuse.glusterfs", "fuse.grpcfuse",
+    "fuse.juicefs", "fuse.rclone", "fuse.s3fs", "fuse.sshfs", "fuse.vmhgfs-fuse",
+})  # fmt: skip
+"""File systems, by the kernel's names, that another machine (or a host of this one) serves: their locks and shared
+memory don't hold what SQLite's write-ahead log needs, and a second owner there would go unseen."""
+
+_HEADER_BYTES: Final = 100
+_LOCK_POLL_S: Final = 0.01
+
+
+def uri_of(path: str, parameters: str) -> str:
+    """The address of a file for ``sqlite3.connect(uri=True)``."""
+    return f"file:{quote(str(Path(path).absolute()))}?{parameters}"
 
 
 def connect_readonly(path: str, busy_ms: int) -> sqlite3.Connection:
     """A connection that can't write, take over or checkpoint. Raises sqlite3.Error."""
     connection = sqlite3.connect(
-        f"file:{quote(str(Path(path).absolute()))}?mode=ro",
+        uri_of(path, "mode=ro"),
         uri=True,
         timeout=busy_ms / 1000,
         isolation_level=None,
@@ -36,14 +61,16 @@ def connect_readonly(path: str, busy_ms: int) -> sqlite3.Connection:
 def inspect_file(path: str, *, write: bool, busy_ms: int) -> int:
     """The format of the file at ``path``; 0 when there is none yet, or an empty one.
 
-    Raises HomeError (no such folder, not a file), ReadOnlyError (may not be written), FormatUnsupportedError
-    (another program's, or a newer format), CorruptionError (damaged) and StoreUnhealthyError (locked). The
-    file is not touched.
+    Raises HomeError (no such folder, not a file, on the network), ReadOnlyError (may not be written),
+    FormatUnsupportedError (another program's, a newer format, or one too old), CorruptionError (damaged) and
+    StoreUnhealthyError (locked). The file is not touched.
     """
     if sqlite3.sqlite_version_info < SQLITE_MIN:
         raise FormatUnsupportedError(path, "upgrade", "needs SQLite 3.37 or newer in this Python")
     file = Path(path).absolute()
     folder = file.parent
+    if write and folder.is_dir():
+        refuse_network(folder)
     try:
         status = file.stat()
     except FileNotFoundError:
@@ -57,48 +84,63 @@ def inspect_file(path: str, *, write: bool, busy_ms: int) -> int:
     except OSError as error:
         raise HomeError(str(folder), f"can't be read ({error.strerror})") from None
     if not stat.S_ISREG(status.st_mode):
-        raise HomeError(path, "is not a file")
-    version = _read_header(path, status.st_size)
-    if version is None:
+        raise HomeError(path, "is not a file; move it away, or choose another home")
+    if not os.access(path, os.R_OK):
+        raise HomeError(path, "may not be read by this user")
+    version = 0
+    if status.st_size:
+        _peek(path, status.st_size)
         version = _inspect_tables(path, busy_ms)
     if write and not (os.access(path, os.W_OK) and os.access(folder, os.W_OK | os.X_OK)):
         raise ReadOnlyError(f"{path}: may not be written by this user")
     return version
 
 
-def _read_header(path: str, size: int) -> int | None:
-    """0 for an empty file, None for one whose first bytes are ours or nobody's; raises for all others."""
-    if size == 0:
-        return 0
+def _peek(path: str, size: int) -> None:
+    """Raise for a file whose first page says that it isn't ours, or not of our time; that page alone is read.
+
+    ``immutable`` keeps SQLite from making its files beside one that may be another program's.
+    """
     try:
-        with Path(path).open("rb") as file:
-            head = file.read(100)
-    except OSError as error:
-        raise HomeError(path, f"can't be read ({error.strerror})") from None
-    if head[: len(_MAGIC)] != _MAGIC:
-        raise FormatUnsupportedError(path, "foreign", "is not a SQLite database")
-    if len(head) < 100:
+        connection = sqlite3.connect(uri_of(path, "mode=ro&immutable=1"), uri=True)
+        try:
+            application, version = _marks(connection)
+        finally:
+            connection.close()
+    except sqlite3.Error as error:
+        code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+        if code == sqlite3.SQLITE_NOTADB:
+            raise FormatUnsupportedError(path, "foreign", "is not a SQLite database, or no longer one") from None
+        if code == sqlite3.SQLITE_CORRUPT and not _has_wal(path):
+            raise CorruptionError(path, f"is cut, or its first page is damaged ({size} bytes are left)") from None
+        # With a WAL the file may rightly be shorter: a kill inside a checkpoint leaves page 1 written first.
+        return
+    if size < _HEADER_BYTES:
         raise CorruptionError(path, "is cut inside its header")
-    (version,) = struct.unpack(">I", head[60:64])
-    (application,) = struct.unpack(">I", head[68:72])
     if application not in (APPLICATION_ID, 0) or (application == 0 and version != 0):
         raise FormatUnsupportedError(path, "foreign", "is another program's SQLite database")
-    _refuse_newer(path, version)
-    page = struct.unpack(">H", head[16:18])[0]
-    page = 65536 if page == 1 else page
-    changes, pages = struct.unpack(">I", head[24:28])[0], struct.unpack(">I", head[28:32])[0]
-    valid_for = struct.unpack(">I", head[92:96])[0]
+    if application == APPLICATION_ID:
+        _check_version(path, version)
+
+
+def _marks(connection: sqlite3.Connection) -> tuple[int, int]:
+    application: int = connection.execute("PRAGMA application_id").fetchone()[0]
+    version: int = connection.execute("PRAGMA user_version").fetchone()[0]
+    return application, version
+
+
+def _has_wal(path: str) -> bool:
     wal = Path(path + "-wal")
-    has_wal = wal.exists() and wal.stat().st_size > 0
-    # With a WAL the file may rightly be shorter: a kill inside a checkpoint leaves page 1 written first.
-    if changes == valid_for and not has_wal and size < pages * page:
-        raise CorruptionError(path, f"is cut: {size} bytes of {pages * page}")
-    return None
+    return wal.exists() and wal.stat().st_size > 0
 
 
-def _refuse_newer(path: str, version: int) -> None:
+def _check_version(path: str, version: int) -> None:
     if version > FORMAT:
-        raise FormatUnsupportedError(path, "upgrade", f"has format {version}; this version knows up to {FORMAT}")
+        known = f"this version of Seriatim knows up to {FORMAT}; use a newer one"
+        raise FormatUnsupportedError(path, "upgrade", f"has format {version}; {known}")
+    if version < FORMAT_MIN:
+        known = f"this version of Seriatim reads from {FORMAT_MIN} on; migrate it with an older one first"
+        raise FormatUnsupportedError(path, "no path", f"has format {version}; {known}")
 
 
 def _inspect_tables(path: str, busy_ms: int) -> int:
@@ -106,11 +148,10 @@ def _inspect_tables(path: str, busy_ms: int) -> int:
     try:
         connection = connect_readonly(path, busy_ms)
         try:
-            version: int = connection.execute("PRAGMA user_version").fetchone()[0]
-            application: int = connection.execute("PRAGMA application_id").fetchone()[0]
+            application, version = _marks(connection)
             tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_schema")}
             if application == APPLICATION_ID:
-                _refuse_newer(path, version)
+                _check_version(path, version)
                 connection.execute("SELECT store_id, epoch, owner FROM meta WHERE one = 1").fetchall()
         finally:
             connection.close()
@@ -118,11 +159,79 @@ def _inspect_tables(path: str, busy_ms: int) -> int:
         raise open_error(path, error) from None
     if application == 0 and version == 0 and not tables:
         return 0  # made by a process that died before its first commit
-    if application != APPLICATION_ID or version == 0:
+    if application != APPLICATION_ID:
         raise FormatUnsupportedError(path, "foreign", "is another program's SQLite database")
     if not {"meta", "logs", "events", "commits", "keys", "lanes"} <= tables:
         raise CorruptionError(path, "lacks some of its tables")
     return version
+
+
+def file_system_of(path: Path) -> str:
+    """The kernel's name for the kind of file system that holds ``path``; "" where it doesn't tell."""
+    real, found, kind = os.path.realpath(path), "", ""
+    for mount in psutil.disk_partitions(all=True):
+        point = mount.mountpoint
+        # Of two mounts at one place the later one is seen.
+        if len(point) >= len(found) and (real == point or real.startswith(point.rstrip("/") + "/")):
+            found, kind = point, mount.fstype
+    return kind
+
+
+def refuse_network(folder: Path) -> None:
+    """Raise HomeError where another machine serves the file system."""
+    kind = file_system_of(folder)
+    if kind in NETWORK:
+        raise HomeError(str(folder), f"lies on a network file system ({kind}); choose a home on a local disk")
+
+
+def mend_mode(path: str, mode: int) -> None:
+    """Take away what ``mode`` doesn't grant to others. Raises HomeError where the file isn't ours to change."""
+    try:
+        file = Path(path)
+        if file.stat().st_mode & 0o077 & ~mode:
+            file.chmod(mode)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        advice = f"chmod {mode:o} it as its owner"
+        raise HomeError(path, f"may be read by others, and can't be mended ({error.strerror}); {advice}") from None
+
+
+def create_private(path: str) -> None:
+    """Make an empty file for the owner's eyes, if there is none at ``path``; never opens one that others may have.
+
+    Raises OSError.
+    """
+    descriptor, name = tempfile.mkstemp(dir=Path(path).absolute().parent)
+    os.close(descriptor)
+    made = Path(name)
+    try:
+        with contextlib.suppress(FileExistsError):
+            Path(path).hardlink_to(made)
+    finally:
+        made.unlink()
+
+
+@contextlib.contextmanager
+def alone_in(folder: str, budget_ms: int) -> Iterator[None]:
+    """Keep every other opener out of the folder's databases, threads and processes alike, while ours is made.
+
+    Waits for ``budget_ms``, then raises StoreUnhealthyError. Raises OSError where the folder can't be locked.
+    """
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        until = time.monotonic() + budget_ms / 1000
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() >= until:
+                    raise StoreUnhealthyError(f"{folder}: another opener is still making the database") from None
+                time.sleep(_LOCK_POLL_S)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def last_place(path: str, *, busy_ms: int) -> str | None:

@@ -11,6 +11,7 @@ import fcntl
 import json
 import os
 import socket
+import stat
 import sys
 import time
 from pathlib import Path
@@ -21,7 +22,7 @@ import psutil
 
 from seriatim.errors import HomeBusyError, HomeError
 
-from .files import inspect_file, last_place
+from .files import inspect_file, last_place, mend_mode, refuse_network
 
 DATABASE: Final = "state.db"
 LOCK: Final = "lock"
@@ -46,8 +47,8 @@ class Home:
     def own(cls, folder: str | os.PathLike[str]) -> Self:
         """Take the home, making the folder if there is none.
 
-        Raises HomeError (no folder, may not be written), HomeBusyError (names the owner),
-        FormatUnsupportedError and CorruptionError (its database); nothing was written then.
+        Raises HomeError (no folder, may not be written, on the network, open to others), HomeBusyError (names the
+        owner), FormatUnsupportedError and CorruptionError (its database); nothing was written then.
         """
         path = Path(folder).absolute()
         _check_folder(path)
@@ -55,6 +56,7 @@ class Home:
             inspect_file(str(path / DATABASE), write=True, busy_ms=_BUSY_MS)
         try:
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _mend_folder(path)
             descriptor = os.open(path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise HomeError(str(path), f"can't be written ({error.strerror}); choose another home") from error
@@ -154,6 +156,25 @@ def _check_folder(path: Path) -> None:
         raise HomeError(str(path), f"{nearest} is not a folder")
     if not os.access(nearest, os.W_OK | os.X_OK):
         raise HomeError(str(path), f"{nearest} may not be written by this user; choose another home")
+    refuse_network(nearest)
+    if nearest == path and not _is_ours(path) and stat.S_IMODE(path.stat().st_mode) & 0o022:
+        raise HomeError(
+            str(path), "others may write to it, and it holds other things; choose a folder of its own, or chmod go-w it"
+        )
+
+
+def _is_ours(path: Path) -> bool:
+    """Whether the folder is a home already or could become one: ours to close to others, unlike a shared one."""
+    if path.stat().st_uid != os.geteuid():
+        return False
+    return (path / DATABASE).exists() or (path / LOCK).exists() or not any(path.iterdir())
+
+
+def _mend_folder(path: Path) -> None:
+    """A home is for its owner's eyes. In a folder that holds other things, each of our files is, by its own mode."""
+    if _is_ours(path) and stat.S_IMODE(path.stat().st_mode) & 0o077:
+        path.chmod(0o700)
+    mend_mode(str(path / LOCK), 0o600)
 
 
 def _describe_self() -> bytes:

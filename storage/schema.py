@@ -13,14 +13,28 @@ binds, which costs more than all else that it does for a column.
 
 from __future__ import annotations
 
+import logging
 import sqlite3
+import time
+from pathlib import Path
 from typing import Final
+
+_log = logging.getLogger("seriatim.storage")
+
+PROGRESS_S: Final = 5.0
+"""How often a migration that takes long says so."""
+
+_PROGRESS_STEPS: Final = 100_000
+"""Steps of SQLite's machine between two looks at the clock: some milliseconds."""
 
 APPLICATION_ID: Final = 0x53455249
 """Marks the file as ours ("SERI"); ``file state.db`` shows it."""
 
 FORMAT: Final = 2
 """``user_version`` of the newest schema; one step in ``STEPS`` for each."""
+
+FORMAT_MIN: Final = 1
+"""The oldest format that ``STEPS`` leads on from."""
 
 EVENTS_PER_ROW: Final = 4
 """Events that one row of ``group_commit`` carries: most parts of a turn have two or three, and each."""
@@ -143,7 +157,8 @@ def insert_sql(rows: int) -> str:
 def migrate(path: str, store_id: str, busy_ms: int) -> None:
     """Make the file at ``path`` one of the newest format, on a connection of its own; all or nothing.
 
-    The caller has found the file ours, or empty. Raises sqlite3.Error.
+    The caller has found the file ours, or empty, and keeps other openers out. Raises sqlite3.Error. A file that
+    holds something is told of in the log: before, every few seconds, and after.
     """
     import sqlite_utils  # 0.3 s and half a dozen packages; only a new or an old file needs it
 
@@ -151,10 +166,14 @@ def migrate(path: str, store_id: str, busy_ms: int) -> None:
     try:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA temp_store = MEMORY")
         database = sqlite_utils.Database(connection)
         # Its own atomic() begins deferred; two starters would then fail at once instead of waiting.
         connection.execute("BEGIN IMMEDIATE")
         version: int = database.execute("PRAGMA user_version").fetchone()[0]
+        told = _Progress(path, version) if version else None
+        if told is not None:
+            connection.set_progress_handler(told.look, _PROGRESS_STEPS)
         for statements in (*STEPS[version:], _writer() if version < FORMAT else ()):
             for statement in statements:
                 database.execute(statement)
@@ -165,5 +184,29 @@ def migrate(path: str, store_id: str, busy_ms: int) -> None:
         connection.execute("COMMIT")
         # Into the file itself: what it is must be readable from its first 100 bytes.
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        if told is not None:
+            told.end()
     finally:
         connection.close()
+
+
+class _Progress:
+    """Says in the log how a migration goes."""
+
+    def __init__(self, path: str, version: int) -> None:
+        self._path = path
+        self._began = self._said = time.monotonic()
+        size = Path(path).stat().st_size / 1e6
+        _log.warning("%s: migrating %.0f MB from format %d to %d", path, size, version, FORMAT)
+
+    def look(self) -> int:
+        """Called by SQLite's machine every so many steps."""
+        now = time.monotonic()
+        if now - self._said >= PROGRESS_S:
+            self._said = now
+            _log.warning("%s: still migrating, for %.0f s now", self._path, now - self._began)
+        return 0
+
+    def end(self) -> None:
+        """The new format is in the file."""
+        _log.warning("%s: migrated in %.1f s", self._path, time.monotonic() - self._began)

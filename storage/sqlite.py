@@ -30,7 +30,7 @@ from seriatim.limits import STORE_LOGS_CACHED_MAX
 
 from .contract import Archive, Checkpoint
 from .encoding import chain_start, to_json
-from .files import connect_readonly, error_name, inspect_file, open_error
+from .files import alone_in, connect_readonly, create_private, error_name, inspect_file, mend_mode, open_error, uri_of
 from .plain import stage_plain
 from .schema import COLUMNS, EVENTS_PER_ROW, FORMAT, HOT, insert_sql, migrate
 from .sqlite_growth import compact, keep
@@ -42,12 +42,17 @@ _NO_ROW: Final = (0,) * len(COLUMNS)
 _WIDTH: Final = 3 * EVENTS_PER_ROW
 _PADDING: Final = tuple([0] * n for n in range(_WIDTH + 1))
 _LOCKED: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL)
+_DAMAGED: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _STATEMENTS_CACHED: Final = 32
 _ROWS_EXACT: Final = 8
 """Up to here each number of rows has its own statement; beyond, four sizes an octave."""
 
-_FORKED: Final[list[sqlite3.Connection]] = []
-"""Connections that a fork copied. Closing one in the child could checkpoint under the owner's feet."""
+_LEFT: Final[list[sqlite3.Connection]] = []
+"""Connections never to be closed, because closing checkpoints: those that a fork copied (under the owner's feet), and
+those whose files were taken away (over newer ones)."""
+
+_Place = tuple[int, int] | None
+"""Device and number of a file; None where there is none."""
 
 
 class SqliteStore:
@@ -70,14 +75,16 @@ class SqliteStore:
         self._unknown: set[str] = set()
         self._next_log = self._next_at = 1
         self._lost: OwnershipLostError | None = None
+        self._findable = True
         self._closed = False
         self._rows_max = 0
+        self._files: tuple[_Place, _Place] = (None, None)
         version = inspect_file(self.path, write=True, busy_ms=busy_ms)
         try:
+            for suffix in ("", "-wal", "-shm"):
+                mend_mode(self.path + suffix, 0o600)
             if version < FORMAT:
-                if version == 0:
-                    os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
-                migrate(self.path, uuid.uuid4().hex, busy_ms)
+                self._make()
             self._open(first=True)
         except sqlite3.Error as error:
             raise open_error(self.path, error) from None
@@ -142,14 +149,22 @@ class SqliteStore:
         connection, self._connection = self._connection, None
         if connection is None:
             return
-        if os.getpid() != self._process:
-            _FORKED.append(connection)
+        if os.getpid() != self._process or self._moved():
+            _LEFT.append(connection)
             return
         with contextlib.suppress(sqlite3.Error):  # else the WAL stays and is read at the next open
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         _close(connection)
 
     # Opening
+
+    def _make(self) -> None:
+        """Make the file, or bring it to today's format; one opener at a time."""
+        with alone_in(str(Path(self.path).absolute().parent), self._busy_ms):
+            version = inspect_file(self.path, write=True, busy_ms=self._busy_ms)
+            if version < FORMAT:  # else somebody did it while we waited
+                create_private(self.path)
+                migrate(self.path, uuid.uuid4().hex, self._busy_ms)
 
     def _ready(self) -> StoreError | None:
         """Why nothing can be committed now; reopens after an I/O error."""
@@ -162,7 +177,8 @@ class SqliteStore:
         if self._connection is not None:
             return None
         try:
-            inspect_file(self.path, write=True, busy_ms=self._busy_ms)
+            if inspect_file(self.path, write=True, busy_ms=self._busy_ms) != FORMAT:
+                return StoreUnhealthyError(f"{self.path}: the database is gone; put it back, or start again")
             self._open(first=False)
         except OwnershipLostError as error:
             self._lost = error
@@ -182,14 +198,14 @@ class SqliteStore:
         new epoch's frame overwrites them.
         """
         connection = sqlite3.connect(
-            self.path,
+            uri_of(self.path, "mode=rw"),  # never makes a file
+            uri=True,
             timeout=self._busy_ms / 1000,
             isolation_level=None,
             check_same_thread=False,
             cached_statements=_STATEMENTS_CACHED,
         )
         try:
-            Path(self.path).chmod(0o600)
             _configure(connection, self.path)
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
             connection.execute("BEGIN IMMEDIATE")
@@ -199,6 +215,7 @@ class SqliteStore:
             (epoch,) = connection.execute("SELECT epoch FROM meta").fetchone()
             connection.execute("COMMIT")
             self._load_numbers(connection)
+            self._files = (_place(self.path), _place(self.path + "-wal"))
         except BaseException:
             _close(connection)
             raise
@@ -271,15 +288,17 @@ class SqliteStore:
         if staging.staged:
             connection = self._connection
             assert connection is not None
+            # Before, since a write might go over a newer file; and after, since nobody would find it.
+            taken_away = _place(self.path + "-wal") != self._files[1]
             try:
-                self._insert(connection, staging.staged)
+                if not taken_away:
+                    self._insert(connection, staging.staged)
             except sqlite3.IntegrityError:
                 raise
             except sqlite3.Error as error:
-                if error.sqlite_errorcode & 0xFF in _LOCKED:
-                    return staging.finish(StoreUnhealthyError("the database is locked by another program"))
-                self._poison([staged.commit for staged in staging.staged])
-                return staging.finish(error_name(error))
+                return staging.finish(self._failed_write([staged.commit for staged in staging.staged], error))
+            if taken_away or self._moved():
+                return staging.finish(self._taken_away([staged.commit for staged in staging.staged]))
             self._next_log = next_log
             logs = self._logs
             logs.update(staging.logs)
@@ -346,6 +365,19 @@ class SqliteStore:
 
     # Failing
 
+    def _failed_write(self, commits: Sequence[Commit], error: sqlite3.Error) -> StoreError | str:
+        """The fate of commits whose write failed: surely absent (an error), or unknown (a text)."""
+        code = error.sqlite_errorcode & 0xFF
+        if self._unknown.isdisjoint(c.id for c in commits):  # else an earlier try may have been durable
+            if code in _LOCKED:
+                return StoreUnhealthyError("the database is locked by another program")
+            if code in _DAMAGED:
+                # Found while pages were read, before any was written. Nothing more is accepted on such ground.
+                self._poison(())
+                return StoreUnhealthyError(f"the database is damaged ({error_name(error)}); it needs to be repaired")
+        self._poison(commits)
+        return error_name(error)
+
     def _failed(self, commits: Sequence[Commit], error: sqlite3.Error) -> list[Outcome]:
         """A look-up failed before anything was written; an earlier doubt about a commit stays."""
         refusal = StoreUnhealthyError(f"the database can't be read ({error_name(error)})")
@@ -363,7 +395,7 @@ class SqliteStore:
 
         A newer owner's epoch has made it final, so it can be looked up; otherwise the doubt stays.
         """
-        if refusal is not self._lost:
+        if refusal is not self._lost or not self._findable:
             return Unknown(commit, "still failing")
         try:
             connection = connect_readonly(self.path, self._busy_ms)
@@ -380,8 +412,26 @@ class SqliteStore:
         self._unknown.update(c.id for c in commits)
         connection, self._connection = self._connection, None
         self._logs.clear()
-        if connection is not None:
+        if connection is None:
+            return
+        if self._moved():
+            _LEFT.append(connection)
+        else:
             _close(connection)
+
+    def _taken_away(self, commits: Sequence[Commit]) -> str:
+        """Stop writing for good: this process goes on seeing the old files, and a new handle would see them too.
+
+        What was just written may lie in a file that nobody finds again, so it stays unknown until the next start.
+        """
+        self._poison(commits)
+        self._lost = OwnershipLostError("the database's files were removed or replaced while it was open; start again")
+        self._findable = False
+        return str(self._lost)
+
+    def _moved(self) -> bool:
+        """Whether the database or its WAL is no longer the file that this handle opened."""
+        return self._files != (_place(self.path), _place(self.path + "-wal"))
 
     # Looking up
 
@@ -510,6 +560,14 @@ def _configure(connection: sqlite3.Connection, path: str) -> None:
         "journal_size_limit = 67108864",
     ):
         connection.execute(f"PRAGMA {setting}")
+
+
+def _place(path: str) -> _Place:
+    try:
+        status = os.stat(path)  # noqa: PTH116  (three times a group: a Path each would cost twice)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
 
 
 def _close(connection: sqlite3.Connection) -> None:

@@ -166,7 +166,8 @@ class SqliteReader:
             try:
                 yield connection
             finally:
-                connection.execute("ROLLBACK")
+                if connection.in_transaction:  # an I/O error has ended it already, and is the error to tell
+                    connection.execute("ROLLBACK")
         except sqlite3.Error as error:
             raise open_error(self.path, error) from None
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from seriatim.errors import InvalidInputError
 from seriatim.keys import SessionKey, build_session_key, is_shared_multi_user_session, parse_session_key
 from seriatim.model import SessionSource
+from tests.core.many_keys import run
 
 
 @frozen
@@ -193,3 +194,12 @@ def test_chat_type_is_checked_like_any_id() -> None:
     for bad in ("\ud800", 5, ""):
         with pytest.raises(InvalidInputError):
             SessionSource("x", "c", chat_type=bad)  # type: ignore[arg-type]
+
+
+def test_many_hostile_sources() -> None:
+    """Among sources whose ids try to look like others' no two share a canonical key, each parses back, and each
+    text is the seed's (B15). ``python -m tests.core.many_keys`` tries a million.
+    """
+    counted = run(20_000, seed=7)
+
+    assert counted.is_good, counted
