@@ -97,6 +97,24 @@ STORE_LOGS_CACHED_MAX: Final = 65_536
 STORE_NAME_CHARS_MAX: Final = 16 * 1024
 """A log id, commit id or unique key; a lane's key holds several platform ids."""
 
+JSONL_FRAME_BYTES_MAX: Final = 64 * 1024 * 1024
+"""One batch of a JSONL log, compressed or not, as a reader takes it: a frame that claims more is a bomb, or strange."""
+
+JSONL_LOGS_CACHED_MAX: Final = 4096
+"""JSONL logs whose end the writer keeps in memory (about 400 bytes each); others are read through once more."""
+
+PREPARED_MAX: Final = 5
+"""Sessions read for viewing or resuming that are kept whole, in case the resume follows (seed 1 §13)."""
+
+PREPARE_TRIES_MAX: Final = 8
+"""Reads of a log that a stranger keeps changing, before the operation gives up (seed 1 §22: for ever)."""
+
+LOG_WORKERS: Final = 4
+"""Threads of the event-log service: sessions are read and synced side by side, each of them in order."""
+
+LIST_PAGE: Final = 1000
+"""Sessions that a listing asks of its backend at a time: bounds how long one call holds a thread."""
+
 CHECKPOINT_EVENTS: Final = 512
 """Events of a log after which its next checkpoint is due: about a hundred turns, folded in some five milliseconds."""
 
@@ -126,6 +144,7 @@ COMPACT_LANES_MAX: Final = 1024
 
 assert CHECKPOINT_REST_EVENTS < CHECKPOINT_EVENTS < COMPACT_EVENTS
 assert CHECKPOINTS_STEP_MAX <= CHECKPOINTS_WAITING_MAX
+assert STORE_COMMIT_BYTES_MAX < JSONL_FRAME_BYTES_MAX
 assert STORE_COMMIT_BYTES_MAX <= STORE_GROUP_BYTES_MAX
 assert REPLY_BYTES_MAX < STORE_COMMIT_BYTES_MAX
 assert STORE_NAME_CHARS_MAX >= 3 * ID_CHARS_MAX

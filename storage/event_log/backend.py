@@ -21,20 +21,22 @@ from .values import Problem, Revision, SessionEvent, SessionLocation, SessionPer
 class StoredLog:
     """What is physically there: whole batches only.
 
-    ``events``: from ``from_seq`` of the read on, frozen. ``head``: how many events the log holds. ``torn_bytes``:
-    length of what follows the last whole batch, never acknowledged; the next append cuts it.
+    ``events``: from ``from_seq`` of the read on, frozen. ``head``: how many events the log holds. ``incarnation``:
+    stays while the log only grows. ``torn_bytes``: length of what follows the last whole batch, never acknowledged;
+    the next append cuts it.
     """
 
     header: SessionHeader
     events: tuple[SessionEvent, ...]
     head: int
     revision: Revision
+    incarnation: str
     torn_bytes: int = 0
 
 
 @frozen
 class StoredPage:
-    """A page of sessions in the order of their ids. ``next``: hand it in as ``after``; None at the end."""
+    """A page of sessions. ``next``: hand it in as ``after``; None at the end."""
 
     snapshots: tuple[SessionPersistenceSnapshot, ...]
     problems: tuple[Problem, ...]
@@ -66,14 +68,17 @@ class LogBackend(Protocol):
     def append(self, session_id: str, header: SessionHeader, head: int, events: Sequence[Event]) -> Revision:
         """Make a batch durable at ``head``; returns the revision after it. Cuts a torn batch before it.
 
-        At head 0 it makes the log with ``header``, unless there is an empty one already. Raises LogExistsError or
-        HeadMismatchError (nothing was written), CommitTooLargeError, StoreUnhealthyError (surely absent),
-        WriteUnknownError (may or may not be there: read before repeating).
+        An empty batch only cuts. At head 0 it makes the log with ``header``, unless there is an empty one already.
+        Raises LogExistsError or HeadMismatchError (nothing was written), CommitTooLargeError, SessionLiveError (a lane
+        owns it), StoreUnhealthyError (surely absent), WriteUnknownError (may or may not be there: read, then repeat).
         """
         ...
 
     def page(self, after: str | None, limit: int) -> StoredPage:
-        """Sessions that hold events, by id, from headers alone. One bad log is a problem, never the end of the list."""
+        """Sessions that hold events, in a fixed order, from headers alone.
+
+        A bad one is a problem of the page, never the end of the list.
+        """
         ...
 
     def read_raw(self, session_id: str) -> SessionRawArtifact | None:
