@@ -282,6 +282,7 @@ class Runtime:
             switches=self.switches,
             supervisor=supervisor,
             post=self.directory.post,
+            channel=self.deliveries.channel,
             reader=self._reader,
             compact=self._upkeep.signal,
             growth=self.settings.growth,

@@ -46,8 +46,9 @@ from seriatim.effects import (
 from seriatim.events import Data
 from seriatim.gate import Gate, Out
 from seriatim.mail import AttemptWanted, Inbound, PartAbandoned, PartFailed, PartSettled, SlotGranted, TurnBroken
-from seriatim.model import SessionSource
-from seriatim.turn import Claim, StepOffered, Told, ToolFinished, TurnDelta, TurnEnded, TurnJob
+from seriatim.model import SessionSource, Target
+from seriatim.outbox import Channel
+from seriatim.turn import Claim, StepOffered, ToolFinished, TurnDelta, TurnEnded, TurnJob
 
 
 @frozen
@@ -130,6 +131,8 @@ class LanePorts:
     compact: Callable[[CompactLane], object]
     growth: Growth
     on_error: Callable[[str, BaseException], None]
+    channel: Callable[[Target], Channel]
+    """The way to a target as of now; one function for all lanes."""
     touched: Callable[[str, int], None]
     """Called when a turn starts, with the lane's key and its warm bytes: feeds the cache's order."""
 
@@ -156,8 +159,7 @@ class SessionActor(PooledActor):
         """The turn that waits for its history."""
         self._told_source: Data | None = None
         self._source: SessionSource | None = None
-        self._tell: Callable[[Told], None] = partial(ports.post, key)
-        self._now = Now(0, ports.fresh_id, ports.session_id, self._take_slot, ports.deliveries.channel)
+        self._now = Now(0, ports.fresh_id, ports.session_id, self._take_slot, ports.channel)
 
     # --- mail in ---------------------------------------------------------------------------------------
 
@@ -172,8 +174,10 @@ class SessionActor(PooledActor):
         now.draining = self._ports.switches.draining
         kind = message.__class__
         if kind is Durable:
-            if self._offered is not None and self._offered.id == message.commit:
-                self._transcript.take(self._offered)
+            offered = self._offered
+            if offered is not None and offered.id == message.commit:
+                self._offered = None  # an idle lane keeps no copy of what the log has
+                self._transcript.take(offered)
             self._act(self._gate.settled(message, now))
             self._keep(self._ports.growth.events)
         elif kind is Refused or kind is Unknown:
@@ -322,7 +326,7 @@ class SessionActor(PooledActor):
             self._shared,
         )
         self._ports.touched(self.key, self._transcript.bytes)
-        self._ports.runner.start(job, self._tell)
+        self._ports.runner.start(job, partial(self._ports.post, self.key))
 
     def _claim(self, data: Data, time: int) -> Claim:
         told = data["source"]

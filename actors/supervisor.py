@@ -7,7 +7,6 @@ restart fences first, and reads the log only after the fence stands. Runs on the
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, Literal
 
@@ -100,13 +99,14 @@ class _Lane:
     key: str
     incarnation: int
     state: State
-    held: deque[Mail] = Factory(deque)
+    held: list[Mail] = Factory(list)
     ref: Ref[Any] | None = None
     gate: Gate | None = None
     live_generation: int = 0
     crashes: int = 0
     restarted_at: float = 0.0
-    poison: dict[str, int] = Factory(dict)
+    poison: dict[str, int] | None = None
+    """How often it died at which message; nearly no lane ever does."""
     last: Inbound | None = None
     """The message at which it died last, if it was one."""
     failing: bool = False
@@ -350,7 +350,7 @@ class SupervisorActor(PooledActor):
         lane.live_generation = 0
         for inbox_id, end in message.found.items():
             ports.receipts.found(inbox_id, message.state.bound, end)
-        held, lane.held = lane.held, deque()
+        held, lane.held = lane.held, []
         for mail in held:
             if type(mail) is not Inbound or mail.id not in message.found:
                 self._forward(lane, mail)
@@ -367,7 +367,7 @@ class SupervisorActor(PooledActor):
         lane.state = "quarantined"
         self._ports.directory.starting.discard(lane.key)
         self._ports.directory.quarantined.add(lane.key)
-        held, lane.held = lane.held, deque()
+        held, lane.held = lane.held, []
         for mail in held:
             self._refuse(lane, mail)
 
@@ -403,6 +403,8 @@ class SupervisorActor(PooledActor):
 
     def _judge(self, lane: _Lane, message: Inbound, error: BaseException) -> list[Any]:
         """A message that kills its lane is tried once more, then refused with its reason."""
+        if lane.poison is None:
+            lane.poison = {}
         seen = lane.poison.get(message.id, 0)
         lane.poison[message.id] = seen + 1
         if seen:
@@ -417,7 +419,7 @@ class SupervisorActor(PooledActor):
         ref = lane.ref
         self._bury(lane)
         # The turn goes on, so its words count too.
-        lane.held.extendleft(reversed(self._leftover(lane)))
+        lane.held[:0] = self._leftover(lane)
         lane.live_generation = message.live_generation
         self._ports.slots.give_back_all(lane.key, but=1 if message.live_generation else 0)
         ref.stop()  # after the mail that it still has, which it sends back to us
@@ -461,7 +463,7 @@ class SupervisorActor(PooledActor):
         return [] if gate is None else list(gate.leftover())
 
     def _inherit(self, lane: _Lane, mail: list[Any]) -> None:
-        lane.held.extendleft(reversed([m for m in mail if type(m) in _FORWARDED]))
+        lane.held[:0] = [m for m in mail if type(m) in _FORWARDED]
 
     # --- rest ------------------------------------------------------------------------------------------
 
@@ -495,6 +497,6 @@ class SupervisorActor(PooledActor):
             return
         lane.state = "live"
         self._ports.directory.add(lane.key, lane.ref, lane.gate)
-        held, lane.held = lane.held, deque()
+        held, lane.held = lane.held, []
         for mail in held:
             self._forward(lane, mail)

@@ -438,7 +438,7 @@ class Gateway:
         if self._pid != os.getpid():
             raise GatewayClosedError("this process was forked from the gateway's; the gateway lives in the parent")
         if self._failure is not None:
-            raise self._failure
+            raise GatewayClosedError(str(self._failure))  # a new one each: a kept one would grow its traceback
         if self._runtime is None or self._state not in ("running", "stopping"):
             raise GatewayClosedError(f"the gateway is {self._state}")
         return self._runtime
