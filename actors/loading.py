@@ -7,10 +7,12 @@ from typing import Any, Literal
 
 from attrs import evolve, frozen
 
+from seriatim.actors.persistence import Keep
 from seriatim.actors.pooled import PooledActor
 from seriatim.actors.receipts import End
 from seriatim.actors.refs import Ref
-from seriatim.actors.transcript import MESSAGES, Transcript
+from seriatim.actors.surfaces import read_messages
+from seriatim.actors.transcript import Transcript
 from seriatim.actors.upkeep import Bookmarks
 from seriatim.errors import LogCompactedError
 from seriatim.events import Event, LogId, lane_log, session_log
@@ -57,7 +59,7 @@ class LaneUnreadable:
 
 @frozen
 class ReadTranscript:
-    """Read the messages among the first ``upto`` events of a session; a turn waits for them."""
+    """Read what the first ``upto`` events of a session show; a turn waits for it."""
 
     session: str
     upto: int
@@ -66,9 +68,10 @@ class ReadTranscript:
 
 @frozen
 class TranscriptRead:
-    """The events of those messages, oldest first; or why they can't be read."""
+    """What those events show, oldest first; or why it can't be read."""
 
     session: str
+    upto: int
     messages: tuple[Event, ...]
     error: BaseException | None = None
 
@@ -77,12 +80,13 @@ class LaneReader(PooledActor):
     """Reads lanes and transcripts. Runs on a dispatcher of one worker; ``open_reader`` is called on its thread.
 
     A lane is folded from the checkpoints of its two logs. Its transcript is read with it only where the session has no
-    checkpoint, and so is short; otherwise when a turn asks for it.
+    checkpoint, and so is short; otherwise when a turn asks for it. Snapshots of surfaces go to ``writer``.
     """
 
-    def __init__(self, open_reader: Callable[[], StoreReader]) -> None:
+    def __init__(self, open_reader: Callable[[], StoreReader], writer: Ref[Any]) -> None:
         super().__init__()
         self._open_reader = open_reader
+        self._writer = writer
         self._reader: StoreReader | None = None
 
     def on_receive(self, message: ReadLane | ReadTranscript) -> None:
@@ -117,11 +121,14 @@ class LaneReader(PooledActor):
         return LaneRead(message.key, message.incarnation, state, transcript, bookmarks, ends.told(reader))
 
     def _read_transcript(self, message: ReadTranscript) -> TranscriptRead:
+        session, upto = message.session, message.upto
         try:
-            events = self._opened().read(session_log(message.session), 0, message.upto)
+            messages, snapshot = read_messages(self._opened(), session_log(session), upto)
         except BaseException as error:
-            return TranscriptRead(message.session, (), error)
-        return TranscriptRead(message.session, tuple(event for event in events if event.type in MESSAGES))
+            return TranscriptRead(session, upto, (), error)
+        if snapshot is not None:
+            self._writer.signal(Keep((snapshot,)))
+        return TranscriptRead(session, upto, messages)
 
 
 def _read_lane(reader: StoreReader, key: str, ends: _Ends) -> tuple[LaneState, Bookmarks]:

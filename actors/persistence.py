@@ -20,7 +20,6 @@ from seriatim.events import LogId
 from seriatim.limits import (
     CHECKPOINTS_STEP_MAX,
     CHECKPOINTS_WAITING_MAX,
-    COMPACT_PARTS_MAX,
     GROUP_COMMITS_MAX,
     UPKEEP_GROUPS_MAX,
 )
@@ -62,9 +61,10 @@ class Keep:
 
 @frozen
 class Compact:
-    """Do one step of compacting a log when there is time; ``reply_to`` is told Compacted."""
+    """Do one step of compacting a log, of ``parts_max`` commits, when there is time; ``reply_to`` is told Compacted."""
 
     archive: Archive
+    parts_max: int
     reply_to: Ref[Any]
 
 
@@ -218,7 +218,7 @@ class PersistenceActor(PooledActor):
         work = self._compactions.pop(0)
         log = work.archive.log
         try:
-            more = self._store.compact(work.archive, COMPACT_PARTS_MAX)
+            more = self._store.compact(work.archive, work.parts_max)
         except StoreError as error:
             work.reply_to.signal(Compacted(log, more=False, error=error))
         except Exception as error:

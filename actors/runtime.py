@@ -145,15 +145,21 @@ class Runtime:
         """Start the other actors. ``open_reader`` is called on the reader's thread."""
         lanes = self.dispatchers.lanes
         beside = self.dispatchers.reader
-        reader = self._reader = self.system.start(LaneReader, open_reader, dispatcher=beside, name="reader")
+        self._reader = self.system.start(LaneReader, open_reader, self._writer, dispatcher=beside, name="reader")
         self._upkeep = self.system.start(
-            UpkeepActor, open_reader, self._writer, self._on_error, dispatcher=beside, name="upkeep"
+            UpkeepActor,
+            open_reader,
+            self._writer,
+            self.settings.growth.step_commits,
+            self._on_error,
+            dispatcher=beside,
+            name="upkeep",
         )
         ports = SupervisorPorts(
             system=self.system,
             directory=self.directory,
             writer=self._writer,
-            reader=reader,
+            reader=self._reader,
             receipts=self.receipts,
             runner=self.runner,
             slots=self.slots,

@@ -188,7 +188,7 @@ class SessionActor(PooledActor):
         elif kind is TurnDelta:
             pass  # nothing of a reply leaves before its commit; live drafts come with their own ledger
         elif kind is TranscriptRead:
-            self._transcript_read(message)
+            self._history_read(message)
         elif kind is Passivate:
             self._passivate(message)
         elif kind is Flush:
@@ -289,25 +289,36 @@ class SessionActor(PooledActor):
 
     def _run_turn(self, permit: Permit | None, effect: RunTurn) -> None:
         assert permit is not None
-        transcript = self._transcript
-        if transcript.missing and transcript.session == effect.session:
+        if self._transcript.missing:
             self._unread = effect
-            self._ports.reader.tell(ReadTranscript(effect.session, transcript.missing, self.own_ref))
+            self._read_history()
         else:
             self._start_turn(effect)
 
-    def _transcript_read(self, message: TranscriptRead) -> None:
+    def _read_history(self) -> None:
+        transcript = self._transcript
+        assert transcript.session is not None
+        self._ports.reader.tell(ReadTranscript(transcript.session, transcript.missing, self.own_ref))
+
+    def _history_read(self, message: TranscriptRead) -> None:
         """The history of the turn that waits is there; or it can't be read, and the turn ends as failed."""
-        effect, self._unread = self._unread, None
-        if message.session == self._transcript.session and self._transcript.missing and message.error is None:
-            self._transcript.complete(message.messages)
+        transcript = self._transcript
+        answered = (message.session, message.upto) == (transcript.session, transcript.missing)
+        if answered and message.error is None:
+            transcript.complete(message.messages)
+        effect = self._unread
         if effect is None:
             return
-        if message.error is None:
+        if transcript.missing and not answered:
+            self._read_history()
+            return
+        self._unread = None
+        if not transcript.missing:
             self._start_turn(effect)
         else:
+            assert message.error is not None
             self._ports.on_error("history", message.error)
-            self._act(self._gate.offer(TurnBroken(effect.number, effect.generation, "history unreadable"), self._now))
+            self._act(self._gate.offer(TurnBroken(effect.number, effect.generation, "no history"), self._now))
 
     def _start_turn(self, effect: RunTurn) -> None:
         claims = tuple([self._claim(data, time) for data, time in effect.claims])

@@ -7,6 +7,7 @@ from typing import overload
 
 from seriatim.commits import Commit
 from seriatim.events import Event, LogId, session_log
+from seriatim.surface import MESSAGE_TYPES, RESET, is_replace, says_something
 from seriatim.turn import Message, Role
 
 
@@ -52,10 +53,11 @@ class History(Sequence[Message]):
 
 
 class Transcript:
-    """Messages of the bound session, oldest first. Grows by durable events only; owned by one lane.
+    """What the bound session shows, oldest first. Grows by durable events only; owned by one lane.
 
-    ``missing``: how many of the session's first events are still to be read for it; 0 when it is complete. It grows
-    all the same, and ``complete`` puts what was read in front.
+    A message is put at the end. What any other change of the surface leaves is for ``seriatim.surface`` to say, which
+    needs the log: then, and in a lane that was folded from checkpoints, what the first ``missing`` events show is still
+    to be read (see ``read_messages``); 0 when the transcript is complete. It grows all the same.
     """
 
     __slots__ = ("_log", "_messages", "bytes", "missing", "session")
@@ -76,11 +78,10 @@ class Transcript:
         self.missing = missing
 
     def complete(self, messages: Iterable[Event]) -> None:
-        """Take in the messages among the missing events."""
-        since, self._messages = self._messages, []
+        """Take in what the missing events show."""
+        self._messages[:0] = found = list(messages)
+        self.bytes += sum(len(_text(event)) for event in found)
         self.missing = 0
-        self.extend(messages)
-        self._messages += since
 
     def take(self, commit: Commit) -> None:
         """Add what a durable commit tells of the lane's session."""
@@ -94,9 +95,13 @@ class Transcript:
     def extend(self, events: Iterable[Event]) -> None:
         """Add the messages among ``events`` of the session's log."""
         for event in events:
-            if event.type in MESSAGES:
-                self._messages.append(event)
-                self.bytes += len(_text(event))
+            if event.type in MESSAGE_TYPES and not is_replace(event):
+                if says_something(event):
+                    self._messages.append(event)
+                    self.bytes += len(_text(event))
+            elif event.type in MESSAGE_TYPES or event.type == RESET:
+                assert self.session is not None
+                self.begin(self.session, missing=event.seq + 1)
 
     def before(self, turn: int) -> History:
         """The messages of the turns before ``turn``."""
@@ -107,11 +112,8 @@ class Transcript:
         return History(messages, length)
 
 
-MESSAGES = frozenset({"user/message", "assistant/message", "tool/result"})
-
-
 def _turn(told: Message | Event) -> int:
-    number: int = told.data["turn"]
+    number: int = told.data.get("turn", 0)
     return number
 
 
@@ -126,6 +128,6 @@ def _text(event: Event) -> str:
 def _message(event: Event) -> Message:
     data = event.data
     if event.type == "user/message":
-        return Message("user", data["text"], data["at"], data["turn"], data.get("author"), data)
+        return Message("user", data["text"], data.get("at", event.time), _turn(event), data.get("author"), data)
     role: Role = "assistant" if event.type == "assistant/message" else "tool"
-    return Message(role, _text(event), event.time, data["turn"], None, data)
+    return Message(role, _text(event), event.time, _turn(event), None, data)

@@ -21,6 +21,7 @@ from seriatim.lane import LaneState, apply_lane
 from seriatim.limits import (
     CHECKPOINT_EVENTS,
     CHECKPOINT_REST_EVENTS,
+    COMPACT_COMMITS_MAX,
     COMPACT_EVENTS,
     COMPACT_LANES_MAX,
     COMPACT_READ_EVENTS,
@@ -34,11 +35,13 @@ from seriatim.storage.contract import Archive, Checkpoint, StoreReader
 class Growth:
     """How far logs may grow. ``events``: since a log's last checkpoint, until the next is due; ``rest_events``: when
     its lane goes to rest. ``compact_events``: of a lane log since its beginning or last compaction; 0: never compacted.
+    ``step_commits``: that one step of a compaction removes.
     """
 
     events: int = CHECKPOINT_EVENTS
     rest_events: int = CHECKPOINT_REST_EVENTS
     compact_events: int = COMPACT_EVENTS
+    step_commits: int = COMPACT_COMMITS_MAX
 
 
 @define
@@ -110,11 +113,16 @@ class UpkeepActor(PooledActor):
     """
 
     def __init__(
-        self, open_reader: Callable[[], StoreReader], writer: Ref[Any], on_error: Callable[[str, BaseException], None]
+        self,
+        open_reader: Callable[[], StoreReader],
+        writer: Ref[Any],
+        step_commits: int,
+        on_error: Callable[[str, BaseException], None],
     ) -> None:
         super().__init__()
         self._open_reader = open_reader
         self._writer = writer
+        self._step_commits = step_commits
         self._on_error = on_error
         self._reader: StoreReader | None = None
         self._wishes: OrderedDict[str, CompactLane] = OrderedDict()
@@ -170,7 +178,7 @@ class UpkeepActor(PooledActor):
             self.own_ref.signal(_GoOn())
             return
         self._archive = self._checked(work)
-        self._writer.signal(Compact(self._archive, self.own_ref))
+        self._writer.signal(Compact(self._archive, self._step_commits, self.own_ref))
 
     def _checked(self, work: _Work) -> Archive:
         """The archive, if fold, count and live lane agree. Raises CorruptionError."""
@@ -190,6 +198,6 @@ class UpkeepActor(PooledActor):
         if message.error is not None:
             raise message.error
         if message.more:
-            self._writer.signal(Compact(self._archive, self.own_ref))
+            self._writer.signal(Compact(self._archive, self._step_commits, self.own_ref))
         else:
             self._begin()

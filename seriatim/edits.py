@@ -7,7 +7,7 @@ to the world is not undone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from attrs import frozen
@@ -112,13 +112,29 @@ def rewrite(surface: Surface, messages: Sequence[tuple[str, Data]], number: int,
     and for hosts that keep transcripts by themselves.
     """
     _check_closed(surface, "rewrite")
-    made = [(RESET, {"asOf": 0, "reason": "rewrite"})]
-    for turn in _by_turn(messages):
-        made.append(("turn/start", {"turn": number, "claims": []}))
-        made.extend((kind, {**data, "turn": number}) for kind, data in turn)
-        made.append(("turn/end", {"turn": number, "reason": {"kind": "completed"}}))
+    made: list[tuple[str, Data]] = [(RESET, {"asOf": 0, "reason": "rewrite"})]
+    for messages_of in _by_turn(messages):
+        made += _closed_turn(messages_of, number)
         number += 1
     return tuple(Event(kind, surface.head + at, time, data) for at, (kind, data) in enumerate(made))
+
+
+def _closed_turn(messages: list[tuple[str, Data]], number: int) -> Iterator[tuple[str, Data]]:
+    """A turn that holds these messages: those of the user, then one step with the rest."""
+    yield "turn/start", {"turn": number, "claims": []}
+    step: Data = {"turn": number, "step": 1}
+    asked = [message for message in messages if message[0] == "user/message"]
+    for kind, data in asked:
+        yield kind, {**data, "turn": number}
+    said = messages[len(asked) :]
+    if said:
+        yield "step/start", step
+        for kind, data in said:
+            if kind == "tool/result":
+                yield "tool/call", {**step, "id": data.get("id"), "name": "", "args": {}, "effects": "none"}
+            yield kind, {**data, **step}
+        yield "step/end", step
+    yield "turn/end", {"turn": number, "reason": {"kind": "completed"}}
 
 
 def _by_turn(messages: Iterable[tuple[str, Data]]) -> list[list[tuple[str, Data]]]:

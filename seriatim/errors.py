@@ -27,6 +27,8 @@
     │   ├── SequenceMismatchError    the caller: a batch doesn't go on where the log ends
     │   ├── SessionLiveError         the caller: the session is alive; only its owner may do that
     │   ├── SessionReservedError     the session is being resumed; try later
+    │   ├── SessionGoneError         the caller: this session object was retired
+    │   ├── SessionForkError         the caller: a session can't be forked there
     │   ├── RawArtifactsUnsupportedError   the caller: this backend keeps no artifact per session
     │   └── PersistenceClosedError   the caller: the event-log service was closed
     ├── ActorError                   the engine
@@ -307,6 +309,27 @@ class SessionReservedError(StoreError):
     def __init__(self, session: str) -> None:
         super().__init__(f"session {session!r} is reserved for a resume")
         self.session = session
+
+
+class SessionGoneError(StoreError):
+    """The session object was retired and takes nothing any more: resume the session to go on."""
+
+    def __init__(self, session: str) -> None:
+        super().__init__(f"session {session!r} was retired; resume it to go on")
+        self.session = session
+
+
+class SessionForkError(StoreError):
+    """A session can't be forked there: the caller's fault; nothing was made.
+
+    ``code``: "source not found", "source not live", "child exists", "bad boundary" or "open turn".
+    """
+
+    def __init__(self, session: str, code: str, reason: str) -> None:
+        super().__init__(f"session {session!r} can't be forked: {reason}")
+        self.session = session
+        self.code = code
+        self.reason = reason
 
 
 class RawArtifactsUnsupportedError(StoreError):

@@ -112,6 +112,15 @@ PREPARE_TRIES_MAX: Final = 8
 LOG_WORKERS: Final = 4
 """Threads of the event-log service: sessions are read and synced side by side, each of them in order."""
 
+WRITE_WINDOW_MS: Final = 200
+"""How long a live session's event may wait for others to be stored with it (seed 1 §12)."""
+
+WRITE_WINDOW_MS_MAX: Final = 2**31 - 1
+"""The longest such wait that may be set: what timers of other runtimes take."""
+
+WRITE_BATCH_EVENTS_MAX: Final = 4096
+"""Events of one batch of a live session, so that a long outage isn't made good in one enormous write."""
+
 LIST_PAGE: Final = 1000
 """Sessions that a listing asks of its backend at a time: bounds how long one call holds a thread."""
 
@@ -130,13 +139,19 @@ CHECKPOINTS_STEP_MAX: Final = 64
 UPKEEP_GROUPS_MAX: Final = 64
 """Groups after which a writer that is never idle makes one step of upkeep all the same."""
 
+SURFACE_TURNS_KEPT: Final = 200
+"""Visible turns that a surface snapshot keeps for undoing; who goes back further folds the whole session."""
+
+SURFACE_SKIP_EVENTS: Final = 256
+"""Events between two shown messages that are worth skipping; shorter gaps are read through."""
+
 COMPACT_EVENTS: Final = 20_000
 """Events of a lane log (about four thousand turns) below which compaction leaves it alone."""
 
 COMPACT_READ_EVENTS: Final = 2048
 """Events that one piece of a compaction reads: bounds how long a lane that wants to be read waits for it."""
 
-COMPACT_PARTS_MAX: Final = 512
+COMPACT_COMMITS_MAX: Final = 512
 """Commits that one step of the writer removes: bounds how long a group waits for it, and the WAL."""
 
 COMPACT_LANES_MAX: Final = 1024

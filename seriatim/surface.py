@@ -20,7 +20,7 @@ from typing import Final, Literal
 import attrs
 
 from seriatim.errors import SurfaceError, SurfaceHorizonError
-from seriatim.events import Data, Event
+from seriatim.events import Event
 
 MESSAGE_TYPES: Final = frozenset({"user/message", "assistant/message", "tool/result"})
 RESET: Final = "surface/reset"
@@ -161,7 +161,7 @@ def model_context(surface: Surface, event_of: Callable[[int], Event]) -> list[Ev
     ``event_of`` gives the event of a seq. Log-only events never matter here.
     """
     events = [event_of(node.seq) for node in surface.nodes()]
-    return [event for event in events if event.type != "assistant/message" or _says_something(event.data)]
+    return [event for event in events if says_something(event)]
 
 
 def human_transcript(events: Iterable[Event]) -> list[Event]:
@@ -198,8 +198,10 @@ def is_replace(event: Event) -> bool:
     return event.surface_op is not None and event.surface_op != "append"
 
 
-def _says_something(data: Data) -> bool:
-    return data.get("text") != "" or bool(data.get("calls"))
+def says_something(event: Event) -> bool:
+    """Whether the message is worth the model's while: all are, but an assistant's without words and calls."""
+    data = event.data
+    return event.type != "assistant/message" or data.get("text") != "" or bool(data.get("calls"))
 
 
 # --- the rules of the fold -----------------------------------------------------------------------------

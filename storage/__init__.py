@@ -6,6 +6,7 @@ from seriatim.vocabulary import KNOWN_SESSION_EVENT_TYPES
 from .contract import Archive, Balance, Checkpoint, Store, StoreReader
 from .event_log.header import SESSION_FORMAT_VERSION, SessionHeader
 from .event_log.jsonl import JsonlLogs
+from .event_log.live import LiveSessions
 from .event_log.persistence import SessionPersistence
 from .event_log.values import (
     CreateSessionOptions,
@@ -28,6 +29,7 @@ __all__ = [
     "Checkpoint",
     "CreateSessionOptions",
     "JsonlLogs",
+    "LiveSessions",
     "MemoryStore",
     "RestoredSessionOptions",
     "SessionEvent",

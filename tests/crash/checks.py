@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+import attrs
 from attrs import define, field
 
 from seriatim.errors import SeriatimError
@@ -13,6 +14,7 @@ from seriatim.lane import fold
 from seriatim.limits import INTERRUPTIONS_MAX
 from seriatim.outbox import RECOVERED_NOTICE
 from seriatim.recovery import GIVEN_UP_TEXT
+from seriatim.snapshots import lane_from_snapshot
 from seriatim.storage.audit import audit
 from seriatim.storage.contract import StoreReader
 from tests.crash.ground import Ground
@@ -28,7 +30,8 @@ def check(ground: Ground, life: Life) -> None:
     """Hold everything against a run that has come to rest; what doesn't hold is noted in ``ground``."""
     reader: StoreReader = life.reader()
     try:
-        logs: Logs = {log: reader.read(log) for log in all_logs(reader)}
+        logs: Logs = {log: ground.whole(reader, log) for log in all_logs(reader)}
+        _check_archives(ground, reader, logs)
     except SeriatimError as error:
         ground.complain(f"the store can't be read: {error}")
         return
@@ -82,6 +85,17 @@ def _check_live(ground: Ground, life: Life, logs: Logs) -> None:
             ground.complain(f"at rest, and the gate of {state.key} isn't")
         if told != state:
             ground.complain(f"the live state of {state.key} isn't what its logs tell")
+
+
+def _check_archives(ground: Ground, reader: StoreReader, logs: Logs) -> None:
+    """An archive is the fold of the events that it stands for."""
+    for log, events in logs.items():
+        archive = reader.archive(log)
+        if archive is not None:
+            key = log.removeprefix("lane:")
+            told = lane_from_snapshot(key, archive.version, archive.data)
+            if told != attrs.evolve(fold(key, events[: archive.base], lambda _: []), session=None):
+                ground.complain(f"the archive of {log} isn't the fold of what it stands for")
 
 
 # --- logs ------------------------------------------------------------------------------------------------

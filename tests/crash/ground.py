@@ -6,7 +6,10 @@ from collections import Counter
 
 from attrs import frozen
 
+from seriatim.events import Event, LogId
 from seriatim.model import MessageEvent, Platform, SessionSource
+from seriatim.storage.checkpoints import read_whole
+from seriatim.storage.contract import StoreReader
 from seriatim.testing.fake_platform import FakePlatform, Posted
 from seriatim.testing.scripted import Ran
 from tests.crash.scenario import Again, Say, Scenario
@@ -38,12 +41,19 @@ class Ground:
         self.struck: Counter[str] = Counter()
         self.deaths = 0
         """Deaths of the process and of actors, that may have interrupted a turn."""
+        self.archived: dict[LogId, list[Event]] = {}
+        """Events that compactions were about to remove."""
         self.wrong: list[str] = []
 
     def complain(self, text: str) -> None:
         """Note a violation, once."""
         if text not in self.wrong:
             self.wrong.append(text)
+
+    def whole(self, reader: StoreReader, log: LogId) -> list[Event]:
+        """All events of a log, those that its archive stands for included."""
+        archive, events = read_whole(reader, log)
+        return events if archive is None else self.archived[log][: archive.base] + events
 
     @property
     def next_step(self) -> Say | Again | None:

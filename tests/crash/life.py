@@ -84,6 +84,7 @@ class Life:
                 warm_max=scenario.warm_max,
                 age_ms_max=24 * 3_600_000,
                 dm_without_ids=False,
+                growth=scenario.growth,
             ),
             runner=WatchedRunner(self),
             rng=random.Random(seed),
@@ -133,9 +134,9 @@ class Life:
         return self._store.reader()
 
     def _open_store(self) -> Store:
-        store = self._store = WitnessedStore(SqliteStore(self.path), self.witness)
+        store = self._store = WitnessedStore(SqliteStore(self.path), self.witness, self._watched, self.ground.archived)
         reader = store.reader()
-        self.witness.read(reader)
+        self.witness.read(reader, self.ground.whole)
         for log, head in self.durable.items():
             if self.witness.heads.get(log, 0) < head:
                 self.ground.complain(f"{log} had {head} durable events before the kill and has lost some")
@@ -156,6 +157,15 @@ class Life:
     def _after(self, commits: Any, outcomes: Any) -> None:
         self.frames[len(self.points.labels)] = (self._frames, wal_frames(f"{self.path}-wal"))
         self.points.hit(f"after commit {_kinds(commits)}")
+
+    def _watched(self, what: str, do: Callable[[], Any]) -> Any:
+        """A step of upkeep: a point before it, one after it, and its frames."""
+        self.points.hit(f"before {what}")
+        before = wal_frames(f"{self.path}-wal")
+        done = do()
+        self.frames[len(self.points.labels)] = (before, wal_frames(f"{self.path}-wal"))
+        self.points.hit(f"after {what}")
+        return done
 
     def _before_envelope(self, envelope: Envelope) -> BaseException | None:
         lane = envelope.ref.name.startswith("lane:")

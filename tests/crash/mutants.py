@@ -16,9 +16,9 @@ from typing import Any, Final
 
 from attrs import frozen
 
-from seriatim import batch, closers, commands, decide, gate, lane, queueing, recovery
-from seriatim.actors import delivery, runtime, steps, supervisor
-from seriatim.storage import sqlite
+from seriatim import batch, closers, commands, decide, gate, lane, queueing, recovery, snapshots
+from seriatim.actors import delivery, loading, runtime, steps, supervisor, upkeep
+from seriatim.storage import sqlite, sqlite_growth
 from tests.crash.enumeration import FULL, Tally, enumerate_scenario
 from tests.crash.run import run
 from tests.crash.scenarios import SCENARIOS
@@ -48,6 +48,11 @@ def _early(effect: str) -> tuple[tuple[str, str], ...]:
     return ((old, new + old),)
 
 
+_EVENTS_FIRST: Final = """\
+connection.execute("DELETE FROM commits WHERE log = ? AND first < ?", [
+        _place(connection, archive.log)[0], archive.base])
+    connection.execute("BEGIN IMMEDIATE")"""
+
 MUTANTS: Final = (
     Mutant(
         "a doubt about an earlier send is forgotten",
@@ -71,6 +76,30 @@ MUTANTS: Final = (
             ),
         ),
         ("slow writer, given again",),
+    ),
+    Mutant(
+        "a log is compacted while something is open",
+        snapshots.is_at_rest,
+        (('return state.phase == "idle" and not state.waiting', "return True"),),
+        ("long logs",),
+    ),
+    Mutant(
+        "events go before their archive is durable",
+        sqlite_growth.compact,
+        (('connection.execute("BEGIN IMMEDIATE")', _EVENTS_FIRST),),
+        ("long logs",),
+    ),
+    Mutant(
+        "an archive leaves out what came since the one before",
+        upkeep.UpkeepActor._checked,
+        (("return Archive(work.log, work.wish.base,", "return Archive(work.log, max(6, work.wish.base - 6),"),),
+        ("long logs",),
+    ),
+    Mutant(
+        "the first event after a checkpoint is passed over",
+        loading._read_lane,
+        (("tail = reader.read(log, kept.seq)", "tail = reader.read(log, kept.seq)[1:]"),),
+        ("long logs",),
     ),
     Mutant("acked before it is durable", gate.Gate._advance, _early("Ack"), ("one message", "slow writer")),
     Mutant("the agent starts before its turn is durable", gate.Gate._advance, _early("RunTurn"), ("slow writer",)),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from attrs import Factory, frozen
 
+from seriatim.actors.upkeep import Growth
 from seriatim.adapters.base import Capabilities
 from seriatim.batch import Rules
 from seriatim.commits import Commit
@@ -55,7 +56,8 @@ class Scenario:
 
     ``sends``: what the platform's next sends meet. ``strike``: the store's faults, with a counter that outlives
     crashes. ``storms``: fates, life by life, besides those taken from the trace. ``slow_writer``: the writer goes
-    last and short timers come first, so that commits hang in flight. ``seeds``: orders to try.
+    last and short timers come first, so that commits hang in flight. ``seeds``: orders to try. ``growth``: when logs
+    get checkpoints and are compacted.
     """
 
     name: str
@@ -69,6 +71,7 @@ class Scenario:
     storms: tuple[tuple[Fate, ...], ...] = ()
     slow_writer: bool = False
     seeds: tuple[int, ...] = Factory(lambda: (1,))
+    growth: Growth = Growth()  # noqa: RUF009
 
 
 def agent(job: TurnJob) -> Script:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
+from seriatim.actors.upkeep import Growth
 from seriatim.adapters.base import Capabilities
 from seriatim.batch import Rules
 from seriatim.commits import Commit
@@ -200,6 +201,22 @@ SCENARIOS: Final = (
         ),
         warm_max=1,
         seeds=(1, 2, 3, 4),
+    ),
+    Scenario(
+        "long logs",
+        (
+            Say("one"),
+            Say("two", "quiet"),
+            Say("tool three", "quiet"),
+            Say("/queue four", "running"),
+            Say("five", "quiet", chat="2"),
+            Say("six", "resting"),
+            Say("seven", "quiet", chat="2"),
+            Say("eight", "quiet"),
+        ),
+        warm_max=1,
+        growth=Growth(events=6, rest_events=1, compact_events=9, step_commits=2),
+        seeds=(1, 2),
     ),
     Scenario("slow writer", (Say("one"), Say("two"), Say("tool three", "quiet")), slow_writer=True),
     Scenario("slow writer, given again", (Say("one"), Again(1)), slow_writer=True),

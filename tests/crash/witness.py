@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
 
 from seriatim.commits import Commit, Durable, Outcome
 from seriatim.events import Event, LogId
@@ -24,10 +26,10 @@ class Witness:
         self.owed: set[str] = set()
         self.heads: dict[str, int] = {}
 
-    def read(self, reader: StoreReader) -> None:
-        """Take in what the file holds."""
+    def read(self, reader: StoreReader, whole: Callable[[StoreReader, LogId], Sequence[Event]]) -> None:
+        """Take in what the file holds; ``whole`` gives all events of a log."""
         for log in all_logs(reader):
-            self.take(log, reader.read(log))
+            self.take(log, whole(reader, log))
 
     def take(self, log: LogId, events: Sequence[Event]) -> None:
         """Take in durable events; those that are known are passed over."""
@@ -73,10 +75,21 @@ def all_logs(reader: StoreReader) -> list[LogId]:
 
 
 class WitnessedStore:
-    """The real store, with the witness beside it; below any fault that is played."""
+    """The real store, with the witness beside it; below any fault that is played.
 
-    def __init__(self, inner: SqliteStore, witness: Witness) -> None:
+    ``watched`` is called with a name and what to do, for each step of upkeep; ``archived`` gets the events that go.
+    """
+
+    def __init__(
+        self,
+        inner: SqliteStore,
+        witness: Witness,
+        watched: Callable[[str, Callable[[], Any]], Any],
+        archived: dict[LogId, list[Event]],
+    ) -> None:
         self.inner = inner
+        self._watched = watched
+        self._archived = archived
         self._witness = witness
         self._readers: list[StoreReader] = []
 
@@ -100,11 +113,18 @@ class WitnessedStore:
 
     def keep(self, checkpoints: Sequence[Checkpoint]) -> int:
         """See ``Store.keep``."""
-        return self.inner.keep(checkpoints)
+        kept: int = self._watched("keep", partial(self.inner.keep, checkpoints))
+        return kept
 
     def compact(self, archive: Archive, parts_max: int) -> bool:
         """See ``Store.compact``."""
-        return self.inner.compact(archive, parts_max)
+        reader = self.inner.reader()
+        events = self._archived.setdefault(archive.log, [])
+        if archive.base > len(events):
+            events += reader.read(archive.log, len(events), archive.base - len(events))
+        reader.close()
+        more: bool = self._watched("compact", partial(self.inner.compact, archive, parts_max))
+        return more
 
     def reader(self) -> StoreReader:
         """See ``Store.reader``; closed with the store."""
