@@ -61,7 +61,7 @@ class Receipt:
         "session_key",
     )
 
-    def __init__(self, message_id: str, session_key: str, owner: object) -> None:
+    def __init__(self, message_id: str, session_key: str, owner: object = None) -> None:
         self._owner = owner
         self.message_id = message_id
         self.session_key = session_key

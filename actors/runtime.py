@@ -111,6 +111,8 @@ class Runtime:
         self._at_once = at_once
         self.store_trouble: str | None = None
         """Why the store fails now; None while it works."""
+        self.on_store: Callable[[str | None], object] = lambda reason: None
+        """Called on the writer's thread when that changes."""
         self._port: CommitPort | None = None
         self._writer: Ref[PersistenceActor]
         self._reader: Ref[LaneReader]
@@ -203,28 +205,39 @@ class Runtime:
 
     # --- the door --------------------------------------------------------------------------------------
 
-    def accept(self, event: MessageEvent, prefix: str, settled: Callable[[Receipt], None]) -> Receipt:
-        """Take a message in; ``settled`` is called with the receipt once the outcome is known."""
-        source = event.source
-        key = canonical_key(source, self.settings.keys, event.account)
-        inbox_id = self.ids.fresh()
-        receipt = self.receipts.open(inbox_id, key, settled)
+    def accept(
+        self,
+        event: MessageEvent,
+        prefix: str,
+        settled: Callable[[Receipt], None],
+        *,
+        inbox_id: str = "",
+        key: str = "",
+    ) -> Receipt:
+        """Take a message in; ``settled`` is called with the receipt once the outcome is known.
+
+        ``inbox_id`` and ``key`` (its unique key): of a message that has them already.
+        """
+        lane = lane_of(event, self.settings)
+        inbox_id = inbox_id or self.ids.fresh()
+        receipt = self.receipts.open(inbox_id, lane, settled)
         if self.switches.draining:
             self.receipts.refuse(inbox_id, "stopping")
             return receipt
-        nameless = source.chat_type == "dm" and not (source.chat_id or source.user_id or source.user_id_alt)
-        if nameless and not self.settings.dm_without_ids:
-            self.receipts.refuse(inbox_id, "dm_without_ids")
+        refusal = refusal_of(event, self.settings)
+        if refusal is not None:
+            self.receipts.refuse(inbox_id, refusal)
             return receipt
         command, args = "", ""
         if not event.internal:
             found = parse_command(event.text, prefix)
             if found is not None:
                 command, args = found
-        by_receipt = not self.deliveries.serves(source.platform.name, event.account)
-        message = Inbound(inbox_id, _unique_key(event), event, len(event.text), command, args, by_receipt, prefix)
+        by_receipt = not self.deliveries.serves(event.source.platform.name, event.account)
+        key = key or unique_key(event)
+        message = Inbound(inbox_id, key, event, len(event.text), command, args, by_receipt, prefix)
         try:
-            self.directory.submit(key, message)
+            self.directory.submit(lane, message)
         except ActorError:
             self.receipts.refuse(inbox_id, "lane_busy")
         return receipt
@@ -302,6 +315,7 @@ class Runtime:
     def _on_trouble(self, reason: str | None) -> None:
         """On the writer's thread."""
         self.store_trouble = reason
+        self.on_store(reason)
         if reason is None:
             _log.warning("the store works again")
         else:
@@ -337,7 +351,20 @@ def _opened(tell: Callable[[Opened | BaseException], None], store: Store | BaseE
     tell(Opened(store, work))
 
 
-def _unique_key(event: MessageEvent) -> str:
+def lane_of(event: MessageEvent, settings: Settings) -> str:
+    """The lane that a message belongs to."""
+    return canonical_key(event.source, settings.keys, event.account)
+
+
+def refusal_of(event: MessageEvent, settings: Settings) -> str | None:
+    """Why a message is not let in, whatever its lane says; None where it is."""
+    source = event.source
+    nameless = source.chat_type == "dm" and not (source.chat_id or source.user_id or source.user_id_alt)
+    return "dm_without_ids" if nameless and not settings.dm_without_ids else None
+
+
+def unique_key(event: MessageEvent) -> str:
+    """By what a message is known for ever; "" where its platform gave no id."""
     if event.message_id is None:
         return ""
     source = event.source

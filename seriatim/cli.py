@@ -29,6 +29,7 @@ from seriatim.errors import ConfigError, HomeError, SeriatimError, StoreError
 from seriatim.gateway import Gateway
 from seriatim.storage.audit import Audit, audit
 from seriatim.storage.home import Home
+from seriatim.storage.spool import spooled
 from seriatim.storage.sqlite_reader import SqliteReader
 
 CONFIG_FILE = "seriatim.toml"
@@ -120,15 +121,19 @@ def _balance(arguments: argparse.Namespace) -> int:
     reader = SqliteReader(Home.database_of(config.home))
     try:
         found = audit(reader)
+        # Those that are in the store already only wait for the rest of their spool.
+        keys = [message.key for message in spooled(config.home)]
+        waiting = len(keys) - len(reader.has_keys(keys))
     finally:
         reader.close()
-    print(json.dumps(_as_json(found)) if arguments.json else _as_text(found))
+    print(json.dumps(_as_json(found, waiting)) if arguments.json else _as_text(found, waiting))
     return 0 if found.holds else 1
 
 
-def _as_json(found: Audit) -> dict[str, Any]:
+def _as_json(found: Audit, waiting: int) -> dict[str, Any]:
     return {
         "holds": found.holds,
+        "spooled": waiting,
         "counters": attrs.asdict(found.counters) | {"holds": found.counters.holds},
         "logs": attrs.asdict(found.logs) | {"holds": found.logs.holds},
         "lanes": found.lanes,
@@ -136,13 +141,17 @@ def _as_json(found: Audit) -> dict[str, Any]:
     }
 
 
-def _as_text(found: Audit) -> str:
+def _as_text(found: Audit, waiting: int) -> str:
     lines = []
     for name, counted in (("counters", found.counters), ("logs", found.logs)):
         sign = "=" if counted.holds else "≠"
         lines.append(
             f"{name + ':':10}accepted {counted.accepted} {sign} answered {counted.answered} + merged {counted.merged}"
             f" + dropped {counted.dropped} + waiting {counted.waiting}"
+        )
+    if waiting:
+        lines.append(
+            f"spool:    {waiting} more accepted and waiting, to be taken into the database when it works again"
         )
     lines.extend(f"problem: {problem}" for problem in found.problems)
     lines.append("The balance holds." if found.holds else "The balance does NOT hold.")

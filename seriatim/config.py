@@ -8,7 +8,7 @@ understood is refused with its dotted key; nothing is accepted and then ignored.
 Keys keep the names that gateways of this kind already use. They come with the work that obeys them, so these are
 unknown keys until then: ``agent.gateway_timeout``, ``agent.agent_cache.idle_ttl_secs`` and ``.memory_high_mb``
 (eviction by age and by memory pressure), ``queue.album_window_ms``, ``queue.busy`` other than "queue",
-``storage.on_unavailable`` (today always "refuse"), ``privacy.*``, and the timer settings of old configurations, which
+``privacy.*``, and the timer settings of old configurations, which
 will be taken as inert and named in one warning.
 """
 
@@ -161,6 +161,18 @@ class AdmissionConfig:
 
 
 @attrs.frozen(kw_only=True)
+class StorageConfig:
+    """The database, and what happens without it."""
+
+    on_unavailable: Literal["refuse", "spool"] = setting(
+        "refuse",
+        choice("refuse", "spool"),
+        doc="While the database can't be opened or written, messages are refused and people told "
+        '("refuse"), or kept in a file of the home and answered later ("spool").',
+    )
+
+
+@attrs.frozen(kw_only=True)
 class CommandsConfig:
     """Commands that people type."""
 
@@ -255,6 +267,7 @@ class GatewayConfig:
     delivery: DeliveryConfig = setting(DeliveryConfig(), section(DeliveryConfig), doc="Replies.")
     admission: AdmissionConfig = setting(AdmissionConfig(), section(AdmissionConfig), doc="Who is let in.")
     commands: CommandsConfig = setting(CommandsConfig(), section(CommandsConfig), doc="Commands.")
+    storage: StorageConfig = setting(StorageConfig(), section(StorageConfig), doc="The database.")
     stop: StopConfig = setting(StopConfig(), section(StopConfig), doc="Stopping.")
     adapters: tuple[AdapterConfig, ...] = setting((), _adapters(), doc="Platforms, each an account.")
 

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import faulthandler
 import gc
+import itertools
 import logging
 import os
 import random
@@ -26,9 +27,11 @@ from seriatim.actors.calling import entry_of
 from seriatim.actors.clockwork import SystemClock
 from seriatim.actors.dispatch import LoopDispatcher, PinnedDispatcher
 from seriatim.actors.ids import Ids
+from seriatim.actors.notices import REFUSED, Notices
 from seriatim.actors.outlet import Report
 from seriatim.actors.receipts import Receipt
-from seriatim.actors.runtime import Dispatchers, Opened, Runtime, Settings
+from seriatim.actors.runtime import Dispatchers, Opened, Runtime, Settings, lane_of, refusal_of, unique_key
+from seriatim.actors.spooling import UNAVAILABLE, Admission, SpoolDoor
 from seriatim.actors.turns import AgentRunner
 from seriatim.actors.watchdog import SignalTap, Watchdog, dump_stacks
 from seriatim.adapters.base import Adapter
@@ -37,15 +40,21 @@ from seriatim.batch import Rules
 from seriatim.clock import Clock
 from seriatim.config import GatewayConfig
 from seriatim.errors import (
+    CorruptionError,
     GatewayClosedError,
     InvalidInputError,
     OwnershipLostError,
+    ReadOnlyError,
     StopOverdueError,
+    StoreError,
+    StoreUnhealthyError,
     WrongThreadError,
 )
+from seriatim.limits import SPOOL_RETRY_MS
 from seriatim.model import MessageEvent
 from seriatim.storage.contract import Store
 from seriatim.storage.home import Home
+from seriatim.storage.spool import Spool
 from seriatim.storage.sqlite import SqliteStore
 
 _log = logging.getLogger("seriatim.gateway")
@@ -105,6 +114,8 @@ class Gateway:
         self._answer = answer
         self._agent_factory = agent_factory
         self._open_store: Callable[[], Store] | None = store if store is None or callable(store) else lambda: store
+        if store is not None and self.config.storage.on_unavailable == "spool":
+            raise InvalidInputError("store", 'storage.on_unavailable = "spool" works with the home\'s own store only')
         self._clock = clock
         self._ids = ids
         self._on_error = on_error or _log_error
@@ -124,6 +135,11 @@ class Gateway:
         self._dispatchers: tuple[PinnedDispatcher, ...] = ()
         self._watchdog = Watchdog(self._overdue)
         self._owns_process = False
+        self._senders: dict[Adapter, AdapterSender] = {}
+        self._notices: Notices | None = None
+        self._door: SpoolDoor | None = None
+        self._unopened: StoreError | None = None
+        self._reopening: asyncio.Task[None] | None = None
 
     # --- life ------------------------------------------------------------------------------------------
 
@@ -140,41 +156,67 @@ class Gateway:
         """Open the home, take up what is open, let the adapters in. On the running loop, which becomes ours.
 
         Raises HomeError, HomeBusyError, FormatUnsupportedError, CorruptionError, StoreUnhealthyError: nothing was
-        started then.
+        started then. With ``storage.on_unavailable = "spool"`` a database that can't be opened for the time being
+        doesn't keep the gateway from starting: messages are spooled until it can.
         """
         if self._state != "new":
             raise GatewayClosedError(f"this gateway is {self._state}; make a new one")
         self._state = "starting"
         loop = self._loop = asyncio.get_running_loop()
         try:
-            opened = await self._open(loop)
+            await self._prepare(loop)
+            try:
+                opened = await self._open(loop)
+            except _FOR_NOW as error:
+                if self._door is None:
+                    raise
+                await self._wait_for_store(error)
+            else:
+                self._begin(opened)
         except BaseException:
             self._state = "stopped"
             await asyncio.shield(loop.create_task(self._abandon()))
             raise
-        runtime = self._runtime
-        assert runtime is not None
-        self._store = opened.store
-        runtime.begin(opened.store.reader)
-        for adapter in self.adapters:
-            runtime.add_account(adapter.platform, adapter.account, AdapterSender(adapter, loop, self._on_error))
-        runtime.recover(opened.open_work)
         self._state = "running"
         for adapter in self.adapters:
             self._tasks[adapter] = loop.create_task(self._serve(adapter), name=f"seriatim {adapter.account}")
 
+    async def _prepare(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Own the home; make what works without a store."""
+        clock = self._clock = self._clock or SystemClock(loop)
+        ids = self._ids = self._ids or Ids(clock)
+        self._senders = {adapter: AdapterSender(adapter, loop, self._on_error) for adapter in self.adapters}
+        notices = self._notices = Notices(clock, ids.fresh)
+        for adapter, sender in self._senders.items():
+            notices.add(adapter.platform, adapter.account, sender)
+        spools = self.config.storage.on_unavailable == "spool"
+        if self._open_store is None:
+            self._home = Home.own(self.home, database_may_fail=spools)
+        if spools:
+            settings = settings_of(self.config)
+            admission = Admission(
+                lane=lambda event: lane_of(event, settings),
+                refusal=lambda event: refusal_of(event, settings),
+                key=unique_key,
+                fresh_id=ids.fresh,
+                receipt=Receipt,
+            )
+            self._door = SpoolDoor(Spool(self.home), admission, clock, notices, self._on_error)
+            await self._door.open()
+
     async def _open(self, loop: asyncio.AbstractEventLoop) -> Opened:
-        clock = self._clock or SystemClock(loop)
+        assert self._clock is not None
+        assert self._ids is not None
         open_store = self._open_store
         if open_store is None:
-            home = self._home = Home.own(self.home)
-            open_store = partial(SqliteStore, home.database)
+            assert self._home is not None
+            open_store = partial(SqliteStore, self._home.database)
         writer, reader = self._dispatchers = (PinnedDispatcher("seriatim-store"), PinnedDispatcher("seriatim-reader"))
         runner = self._runner = AgentRunner(loop, self._answer, self._agent_factory, self._on_error)
         lanes = LoopDispatcher(loop, handoff=self._flush)
-        self._runtime = Runtime(
-            clock=clock,
-            ids=self._ids or Ids(clock),
+        runtime = self._runtime = Runtime(
+            clock=self._clock,
+            ids=self._ids,
             dispatchers=Dispatchers(lanes, writer, reader),
             settings=settings_of(self.config),
             runner=runner,
@@ -182,13 +224,57 @@ class Gateway:
             on_error=self._on_error,
             on_fatal=self._on_fatal,
         )
+        runtime.on_store = lambda trouble: loop.call_soon_threadsafe(self._on_store, trouble)
         ready: asyncio.Future[Opened] = loop.create_future()
 
         def told(result: Opened | BaseException) -> None:
             loop.call_soon_threadsafe(_resolve, ready, result)
 
-        self._runtime.open(open_store, told)
+        runtime.open(open_store, told)
         return await ready
+
+    def _begin(self, opened: Opened) -> None:
+        """The store is open: take up what is open in it."""
+        runtime = self._runtime
+        assert runtime is not None
+        self._store, self._unopened = opened.store, None
+        runtime.begin(opened.store.reader)
+        for adapter, sender in self._senders.items():
+            runtime.add_account(adapter.platform, adapter.account, sender)
+        runtime.recover(opened.open_work)
+        if self._door is not None:
+            self._door.begin(runtime)
+
+    async def _wait_for_store(self, error: StoreError) -> None:
+        """Go on without a store, and try again in a while."""
+        runtime, self._runtime, self._unopened = self._runtime, None, error
+        if runtime is not None:
+            await self._end_actors(runtime)
+        if self._reopening is None:
+            self._on_error("store", error)
+            assert self._loop is not None
+            self._reopening = self._loop.create_task(self._reopen(self._loop), name="seriatim store")
+
+    async def _reopen(self, loop: asyncio.AbstractEventLoop) -> None:
+        assert self._clock is not None
+        for wait_ms in itertools.chain(SPOOL_RETRY_MS, itertools.repeat(SPOOL_RETRY_MS[-1])):
+            due = asyncio.Event()
+            self._clock.call_later(wait_ms, due.set)
+            await due.wait()
+            try:
+                self._begin(await self._open(loop))
+            except _FOR_NOW as error:
+                await self._wait_for_store(error)
+            except Exception as error:  # noqa: BLE001  (a foreign file put in its place, say: nothing to wait for)
+                self._on_fatal("store", error)
+                return
+            else:
+                _log.warning("the store could be opened")
+                return
+
+    def _on_store(self, trouble: str | None) -> None:
+        if trouble is not None and self._door is not None:
+            self._door.trouble()
 
     def _on_fatal(self, where: str, error: BaseException) -> None:
         """Any thread. Fail stop: nothing durable is lost, and the next start is an ordinary recovery."""
@@ -218,15 +304,35 @@ class Gateway:
         if self._pid != os.getpid():
             return False
         if self._stopping is None:
-            if self._state != "running" or self._loop is None or self._runtime is None:
+            if self._state != "running" or self._loop is None:
                 return self._stopped_clean
             seconds = self.config.stop.drain_s if drain_s is None else drain_s
             self._state = "stopping"
             self._watch(seconds)
-            self._stopping = self._loop.create_task(self._stop(self._runtime, seconds, reason))
+            self._stopping = self._loop.create_task(self._stop_watched(seconds, reason))
         return await asyncio.shield(self._stopping)
 
-    async def _stop(self, runtime: Runtime, seconds: float, reason: str) -> bool:
+    async def _stop_watched(self, seconds: float, reason: str) -> bool:
+        try:
+            return await self._stop(seconds, reason)
+        finally:
+            if not self._owns_process:  # else the loop's own end is watched, too
+                self._watchdog.disarm()
+
+    async def _stop(self, seconds: float, reason: str) -> bool:
+        if self._reopening is not None:
+            self._reopening.cancel()
+            await asyncio.gather(self._reopening, return_exceptions=True)
+        if self._door is not None:
+            await self._door.close()
+        if self._store is None or self._runtime is None:
+            await self._end_adapters()
+            await self._abandon()
+            self._state = "stopped"
+            return False
+        return await self._drain(self._runtime, seconds, reason)
+
+    async def _drain(self, runtime: Runtime, seconds: float, reason: str) -> bool:
         runtime.drain()
         # A second signal ends the wait: what still runs is interrupted and goes on at the next start.
         over = self._hurry.is_set
@@ -243,8 +349,6 @@ class Gateway:
         await self._end_adapters()
         self._stopped_clean = await self._close(runtime, clean=clean)
         self._state = "stopped"
-        if not self._owns_process:
-            self._watchdog.disarm()
         return self._stopped_clean
 
     async def _end_adapters(self) -> None:
@@ -259,13 +363,17 @@ class Gateway:
             for task in deaf:
                 self._on_error(task.get_name(), TimeoutError(f"did not end within {SETTLE_S_MAX:.0f} s"))
 
-    async def _close(self, runtime: Runtime, *, clean: bool) -> bool:
-        """Stop the actors, then their threads, then give the home up; whether all of it went in good order."""
+    async def _end_actors(self, runtime: Runtime) -> bool:
+        """Stop the actors, then their threads; whether all ended in time."""
         stopped = runtime.stop()
         await self._wait_until(lambda: bool(stopped.ready), SETTLE_S_MAX)
         for dispatcher in self._dispatchers:
             dispatcher.close()
-        if not stopped.ready:
+        return bool(stopped.ready)
+
+    async def _close(self, runtime: Runtime, *, clean: bool) -> bool:
+        """Stop the actors, then give the home up; whether all of it went in good order."""
+        if not await self._end_actors(runtime):
             # Somebody's thread still has the store in its hands: the home stays ours for as long as the process lives.
             self._on_error("stop", TimeoutError(f"the actors did not end within {SETTLE_S_MAX:.0f} s"))
             return False
@@ -374,6 +482,8 @@ class Gateway:
 
     def _busy(self) -> bool:
         """Whether input that has ended still has consequences: lanes that recover, turns, replies on their way."""
+        if self._door is not None and self._door.taking_in:
+            return True
         return self._runtime is not None and self._runtime.busy
 
     @contextlib.contextmanager
@@ -412,35 +522,47 @@ class Gateway:
         """Take a message in; returns once it is durable, known already, or refused (see Receipt.outcome).
 
         While the store fails in a way that leaves open what it wrote, the call waits for the truth, because either
-        answer might be a lie. Cancelling the call doesn't take the message back. Raises GatewayClosedError,
-        WrongThreadError, InvalidInputError.
+        answer might be a lie; where messages are spooled meanwhile, for the spool. Cancelling the call doesn't take
+        the message back. Raises GatewayClosedError, WrongThreadError, InvalidInputError.
         """
         return await self._accept(event, self.config.commands.prefix)
 
     async def _accept(self, event: MessageEvent, prefix: str) -> Receipt:
-        runtime = self._live()
+        self._check_open()
         if not isinstance(event, MessageEvent):
             raise InvalidInputError("event", f"a MessageEvent is needed, not {type(event).__name__}")
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
             raise WrongThreadError("accept belongs to the gateway's loop; use gateway.submit(event) from elsewhere")
         future: asyncio.Future[Receipt] = loop.create_future()
-        runtime.accept(event, prefix, partial(_resolve, future))
-        return await future
+        if self._door is not None:
+            self._door.accept(event, prefix, partial(_resolve, future))
+            return await future
+        self._live().accept(event, prefix, partial(_resolve, future))
+        receipt = await future
+        if receipt.outcome == "refused" and receipt.reason == UNAVAILABLE and self._notices is not None:
+            self._notices.tell(event, REFUSED)
+        return receipt
 
     def submit(self, event: MessageEvent) -> Future[Receipt]:
         """``accept`` from any thread. Raises GatewayClosedError."""
-        self._live()
+        self._check_open()
         assert self._loop is not None
         return asyncio.run_coroutine_threadsafe(self.accept(event), self._loop)
 
-    def _live(self) -> Runtime:
+    def _check_open(self) -> None:
         if self._pid != os.getpid():
             raise GatewayClosedError("this process was forked from the gateway's; the gateway lives in the parent")
         if self._failure is not None:
             raise GatewayClosedError(str(self._failure))  # a new one each: a kept one would grow its traceback
-        if self._runtime is None or self._state not in ("running", "stopping"):
+        if self._state not in ("running", "stopping"):
             raise GatewayClosedError(f"the gateway is {self._state}")
+
+    def _live(self) -> Runtime:
+        """The actors. Raises StoreUnhealthyError while their store can't be opened."""
+        self._check_open()
+        if self._runtime is None or self._store is None:
+            raise StoreUnhealthyError(f"the store isn't open: {self._unopened}")
         return self._runtime
 
     async def _serve(self, adapter: Adapter) -> None:
@@ -468,22 +590,26 @@ class Gateway:
     def balance(self) -> Mapping[str, int]:
         """Law 1 in numbers, as durable now: accepted = answered + merged + dropped + waiting; refused apart.
 
-        The counts are of all time, refused of this process's life. Reads the store; any thread.
+        The counts are of all time, refused of this process's life. What is only in the spool is accepted and waiting.
+        Reads the store; any thread. Raises StoreUnhealthyError where it can't be read.
         """
         runtime = self._live()
         assert self._store is not None
+        door = self._door
         reader = self._store.reader()
         try:
             counted = reader.counters()
+            keys = [] if door is None else door.keys
+            spooled = len(keys) - len(reader.has_keys(keys)) if keys else 0
         finally:
             reader.close()
         return {
-            "accepted": counted.accepted,
+            "accepted": counted.accepted + spooled,
             "answered": counted.answered,
             "merged": counted.merged,
             "dropped": counted.dropped,
-            "waiting": counted.waiting,
-            "refused": runtime.receipts.refused.total(),
+            "waiting": counted.waiting + spooled,
+            "refused": runtime.receipts.refused.total() if door is None else door.refused.total(),
         }
 
     def health(self) -> Mapping[str, Any]:
@@ -492,7 +618,9 @@ class Gateway:
         """
         runtime = self._runtime
         state = "failed" if self._failure is not None else self._state
-        facts: dict[str, Any] = {"state": state, "adapters": {}}
+        facts: dict[str, Any] = {"state": state, "adapters": {}, "store": str(self._unopened or "works")}
+        if self._door is not None:
+            facts["spooled"] = self._door.count
         for adapter in self.adapters:
             task = self._tasks.get(adapter)
             facts["adapters"][f"{adapter.platform}:{adapter.account}"] = {
@@ -556,6 +684,10 @@ def settings_of(config: GatewayConfig) -> Settings:
         age_ms_max=config.delivery.max_age_s * 1000,
         dm_without_ids=config.admission.dm_without_ids == "shared",
     )
+
+
+_FOR_NOW = (StoreUnhealthyError, CorruptionError, ReadOnlyError)
+"""Why a store may not be opened today and be opened tomorrow: full, failing, or being restored."""
 
 
 def _resolve(future: asyncio.Future[Any], result: Any) -> None:

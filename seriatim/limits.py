@@ -159,6 +159,26 @@ COMPACT_LANES_MAX: Final = 1024
 
 assert CHECKPOINT_REST_EVENTS < CHECKPOINT_EVENTS < COMPACT_EVENTS
 assert CHECKPOINTS_STEP_MAX <= CHECKPOINTS_WAITING_MAX
+
+SPOOL_BYTES_MAX: Final = 64 * 1024 * 1024
+"""The spool of a gateway whose store is away: some 100,000 messages, whose keys are held in memory meanwhile (about
+200 bytes each). Beyond it messages are refused."""
+
+SPOOL_GROUP_MAX: Final = 256
+"""Messages that are spooled by one sync, or taken in side by side: bounds how long the first of them waits."""
+
+SPOOL_WAITING_MAX: Final = 4096
+"""Messages that may wait for the spool's next sync; beyond it they are refused."""
+
+SPOOL_RETRY_MS: Final = (250, 1_000, 5_000, 15_000)
+"""Waits before the store is tried again while messages are spooled."""
+
+NOTICE_MS: Final = 600_000
+"""How long a chat isn't told again that messages can't be taken or answered."""
+
+NOTICES_MAX: Final = 4096
+"""Chats remembered as told; beyond it the longest told may hear it again."""
+
 assert STORE_COMMIT_BYTES_MAX < JSONL_FRAME_BYTES_MAX
 assert STORE_COMMIT_BYTES_MAX <= STORE_GROUP_BYTES_MAX
 assert REPLY_BYTES_MAX < STORE_COMMIT_BYTES_MAX

@@ -20,7 +20,7 @@ from weakref import WeakSet
 
 import psutil
 
-from seriatim.errors import HomeBusyError, HomeError
+from seriatim.errors import CorruptionError, HomeBusyError, HomeError, ReadOnlyError, StoreUnhealthyError
 
 from .files import inspect_file, last_place, mend_mode, refuse_network
 
@@ -44,8 +44,10 @@ class Home:
         _owned.add(self)
 
     @classmethod
-    def own(cls, folder: str | os.PathLike[str]) -> Self:
+    def own(cls, folder: str | os.PathLike[str], *, database_may_fail: bool = False) -> Self:
         """Take the home, making the folder if there is none.
+
+        ``database_may_fail``: take it also while its database is damaged or can't be read (the spool needs a home).
 
         Raises HomeError (no folder, may not be written, on the network, open to others), HomeBusyError (names the
         owner), FormatUnsupportedError and CorruptionError (its database); nothing was written then.
@@ -53,7 +55,11 @@ class Home:
         path = Path(folder).absolute()
         _check_folder(path)
         if (path / DATABASE).exists():
-            inspect_file(str(path / DATABASE), write=True, busy_ms=_BUSY_MS)
+            try:
+                inspect_file(str(path / DATABASE), write=True, busy_ms=_BUSY_MS)
+            except (CorruptionError, ReadOnlyError, StoreUnhealthyError):
+                if not database_may_fail:
+                    raise
         try:
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
             _mend_folder(path)

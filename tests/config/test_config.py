@@ -48,6 +48,8 @@ dm_without_ids = "shared"
 prefix = "!"
 stop_suspends = false
 
+[storage]
+on_unavailable = "spool"
 [stop]
 drain_s = 0.5
 
@@ -88,6 +90,7 @@ def test_the_defaults_are_the_promised_ones() -> None:
     )
     assert made.admission.dm_without_ids == "refuse"
     assert made.commands.stop_suspends is True
+    assert made.storage.on_unavailable == "refuse"
 
 
 def test_a_file_may_set_every_key(tmp_path: Path) -> None:
@@ -160,7 +163,7 @@ def test_half_an_agent_is_refused(agent: dict[str, object], key: str) -> None:
         ({"agnt": {}}, "agnt: unknown key; did you mean agent?"),
         ({"agent": {"timout_s": 3}}, "agent.timout_s: unknown key; did you mean agent.timeout_s?"),
         ({"max_size": 3}, "max_size: unknown key; did you mean agent.agent_cache.max_size?"),
-        ({"storage": {"on_unavailable": "spool"}}, "storage: unknown key"),
+        ({"storage": {"on_unavailable": "wait"}}, 'storage.on_unavailable: must be "refuse" or "spool", not "wait"'),
         ({"queue": {"busy": "steer"}}, 'queue.busy: must be "queue", not "steer"'),
         ({"adapters": []}, "adapters: must be a table of tables, not a list"),
         ({"adapters": {"irc": 3}}, "adapters.irc: must be a table with a type"),

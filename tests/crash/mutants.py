@@ -162,7 +162,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "a message given again is taken for a new one",
-        runtime._unique_key,
+        runtime.unique_key,
         (("if event.message_id is None", "if True"),),
         ("given again",),
     ),

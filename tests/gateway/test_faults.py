@@ -216,7 +216,7 @@ def test_a_failing_handler_is_told_once_and_not_repeated(tmp_path: Path, always:
             it.say("two")
             texts = await it.heard(2)
             await it.at_rest()
-            assert [type(error) for where, error in it.errors] == [LookupError] * (2 if always else 1)
+            assert [type(error) for _, error in it.errors] == [LookupError] * (2 if always else 1)
             return texts
 
     told = FAILED_TEXT.format(how="failed")
@@ -236,7 +236,7 @@ def test_a_failing_handler_is_told_once_and_not_repeated(tmp_path: Path, always:
 # --- two owners ----------------------------------------------------------------------------------------
 
 
-def test_the_loser_of_a_store_stops_and_writes_nothing(tmp_path: Path) -> None:
+def test_the_loser_of_a_store_stops_and_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two runtimes on one store, the old one still at work: once the new one has taken over, the old one's late turn
     changes nothing, its warm state is dropped, and it accepts nothing any more (B142).
     """
@@ -259,8 +259,7 @@ def test_the_loser_of_a_store_stops_and_writes_nothing(tmp_path: Path) -> None:
         async with bot(slow, tmp_path / "old", store=lambda: SqliteStore(path), stop=stop) as old:
             runner = old.gateway._runner
             assert runner is not None
-            evict = runner.evict
-            runner.evict = lambda lane: evicted.append(lane) or evict(lane)  # type: ignore[method-assign,func-returns-value]
+            monkeypatch.setattr(runner, "evict", evicted.append)
             waiting = await old.accept("for K", message_id="1")
             async with bot(echo, tmp_path / "new", store=lambda: SqliteStore(path)) as new:
                 assert (await new.ask("more for K")).outcome == "answered"
