@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import defaultdict
-from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from seriatim.actors.delivery import DeliveryActor
 from seriatim.actors.loading import LaneReader
 from seriatim.actors.persistence import PersistenceActor
 from seriatim.actors.pooled import PooledActor
+from seriatim.actors.receipts import End
 from seriatim.actors.session import Passivated, SessionActor, Stay
 from seriatim.actors.supervisor import SupervisorActor
 from seriatim.actors.warden import CacheWardenActor
@@ -25,7 +25,7 @@ from seriatim.storage.audit import audit
 from seriatim.storage.sqlite_reader import SqliteReader
 from seriatim.testing.fake_platform import FakePlatform
 
-from .bots import Bot, bot, event, run, until
+from .bots import WAIT_S, Bot, bot, event, run, until
 
 CHATS = ("a", "b", "c")
 TEXTS = ("one", "two")
@@ -177,29 +177,28 @@ def test_lookup_races_passivation_and_mail_is_held(tmp_path: Path, monkeypatch: 
         return "ok"
 
     async def main() -> None:
-        receipts: list[Future[Any]] = []
+        ends: list[End] = []
         async with bot(answer, tmp_path, config=config()) as it:
 
             def send(sender: int) -> None:
                 for number in range(each):
-                    sent = [it.gateway.submit(event(f"{sender}:{number}", f"lane{lane}")) for lane in range(lanes)]
-                    receipts.extend(sent)
-                    sent[-1].result()  # at its own pace, so that lanes come to rest in between
+                    for lane in range(lanes):  # at its own pace, so that lanes come to rest in between
+                        receipt = it.gateway.submit(event(f"{sender}:{number}", f"lane{lane}")).result()
+                        ends.append(receipt.wait(WAIT_S))
 
             threads = [threading.Thread(target=send, args=(k,)) for k in range(senders)]
             for thread in threads:
                 thread.start()
             await until(lambda: not any(thread.is_alive() for thread in threads))
-            for future in receipts:
-                receipt = await asyncio.wrap_future(future)
-                assert (await receipt.answered()).outcome in ("answered", "merged")
+            assert len(ends) == lanes * senders * each
+            assert {end.outcome for end in ends} <= {"answered", "merged"}
             await it.at_rest()
             assert it.gateway.balance()["accepted"] == lanes * senders * each
             assert it.health["lane_restarts"] == 0
 
     run(main())
     assert doubles == []
-    assert seen["Passivated"] > lanes
+    assert seen["Passivated"] > lanes, seen
     for texts in turns.values():
         for sender in range(senders):
             mine = [int(text.split(":")[1]) for text in texts if text.startswith(f"{sender}:")]
