@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
-from attrs import frozen
+from attrs import Factory, frozen
 
 from seriatim.actors.clockwork import signal_later
 from seriatim.actors.delivery import Deliveries
@@ -45,6 +45,7 @@ from seriatim.effects import (
 )
 from seriatim.events import Data
 from seriatim.gate import Gate, Out
+from seriatim.limits import KEYS_REMEMBERED_MAX
 from seriatim.mail import AttemptWanted, Inbound, PartAbandoned, PartFailed, PartSettled, SlotGranted, TurnBroken
 from seriatim.model import SessionSource, Target
 from seriatim.outbox import Channel
@@ -135,6 +136,8 @@ class LanePorts:
     """The way to a target as of now; one function for all lanes."""
     touched: Callable[[str, int], None]
     """Called when a turn starts, with the lane's key and its warm bytes: feeds the cache's order."""
+    sources: dict[str, tuple[Data, SessionSource]] = Factory(dict)
+    """Where each lane's people spoke last, as logged and as checked; bounded, so that idle lanes keep none."""
 
 
 class SessionActor(PooledActor):
@@ -157,8 +160,6 @@ class SessionActor(PooledActor):
         self._over = False
         self._unread: RunTurn | None = None
         """The turn that waits for its history."""
-        self._told_source: Data | None = None
-        self._source: SessionSource | None = None
         self._now = Now(0, ports.fresh_id, ports.session_id, self._take_slot, ports.channel)
 
     # --- mail in ---------------------------------------------------------------------------------------
@@ -342,11 +343,13 @@ class SessionActor(PooledActor):
     def _claim(self, data: Data, time: int) -> Claim:
         told = data["source"]
         # People rarely change places between two messages: one source serves them all, and is checked once.
-        if told != self._told_source:
-            self._told_source, self._source = told, SessionSource.from_dict(told)
-        source = self._source
-        assert source is not None
-        return Claim(data["id"], data["text"], source, data.get("messageId"), time, data["kind"])
+        sources = self._ports.sources
+        known = sources.get(self.key)
+        if known is None or known[0] != told:
+            if len(sources) >= KEYS_REMEMBERED_MAX:
+                sources.clear()
+            known = sources[self.key] = (told, SessionSource.from_dict(told))
+        return Claim(data["id"], data["text"], known[1], data.get("messageId"), time, data["kind"])
 
     def _cancel_turn(self, permit: Permit | None, effect: CancelTurn) -> None:
         assert permit is not None
