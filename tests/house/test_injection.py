@@ -26,7 +26,6 @@ ALLOWED = {
     ("actors.dispatch", "time.sleep"): "the yield of the GIL: sleeps for no time",
     ("actors.ids", "secrets.token_hex"): "the real ids themselves; a simulation hands its own token in",
     ("actors.pooled", "uuid.uuid4"): "a plain actor's urn, as Pykka makes it; a system's actors count",
-    ("storage.event_log.files", "os.urandom"): "the name of a temporary file beside its target",
     ("storage.event_log.live", "time.time_ns"): "the clock of a host that brings none, for the service used alone",
     ("storage.event_log.live", "time.monotonic"): "as above",
     ("storage.event_log.store_logs", "uuid.uuid4"): "a commit's id, which no reader sees; the service has no ids port",
