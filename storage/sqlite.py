@@ -44,6 +44,7 @@ from .sqlite_growth import compact, keep
 from .sqlite_reader import SqliteReader
 from .sqlite_upkeep import prune, referenced, remove_log
 from .staging import LogState, Staging, is_name, stage
+from .views import restore_views
 from .wal import WalWatch
 
 _LOCKED: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL)
@@ -282,6 +283,7 @@ class SqliteStore:
             self._load_numbers(connection)  # first of all: damage there is found before a byte is changed
             connection.execute("UPDATE meta SET epoch = epoch + 1, owner = ?", [self._owner])
             (epoch,) = connection.execute("SELECT epoch FROM meta").fetchone()
+            restore_views(connection)
             connection.execute("COMMIT")
             self._files = (place_of(self.path), place_of(self.path + "-wal"))
         except BaseException:
