@@ -23,6 +23,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
+import attrs
+
 from seriatim.actors.calling import entry_of
 from seriatim.actors.clockwork import SystemClock
 from seriatim.actors.dispatch import LoopDispatcher, PinnedDispatcher
@@ -286,9 +288,8 @@ class Gateway:
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._asked.set)
 
-    def _flush(self) -> None:
-        if self._runtime is not None:
-            self._runtime.flush()
+    def _flush(self, whole_group: bool) -> bool:
+        return self._runtime is not None and self._runtime.flush(whole_group)
 
     async def stop(self, *, drain_s: float | None = None, reason: Literal["shutdown", "restart"] = "shutdown") -> bool:
         """Accept nothing more, let running turns end, send what is owed, stop.
@@ -617,10 +618,14 @@ class Gateway:
     def health(self) -> Mapping[str, Any]:
         """How things stand: state, adapters, store; lanes live, restarted after a crash and given up; turns running and
         waiting for a slot; replies owed; dead letters by reason (see actors.refs.DeadLetter). Any thread.
+
+        ``storage`` holds the fields of ``StoreHealth``, the paths among them that agents' tools should be kept from.
         """
         runtime = self._runtime
         state = "failed" if self._failure is not None else self._state
         facts: dict[str, Any] = {"state": state, "adapters": {}, "store": str(self._unopened or "works")}
+        if self._store is not None:
+            facts["storage"] = attrs.asdict(self._store.health())
         if self._door is not None:
             facts["spooled"] = self._door.count
         for adapter in self.adapters:
