@@ -97,7 +97,7 @@ class LaneReader(PooledActor):
         else:
             assert type(message) is ReadLane
             try:
-                answer = self._read(self._opened(), message)
+                answer = read_lane(self._opened(), message)
             except BaseException as error:
                 answer = LaneUnreadable(message.key, message.incarnation, error)
         message.reply_to.signal(answer)
@@ -112,14 +112,6 @@ class LaneReader(PooledActor):
             self._reader = self._open_reader()
         return self._reader
 
-    def _read(self, reader: StoreReader, message: ReadLane) -> LaneRead:
-        ends = _Ends(message.ids)
-        state, bookmarks = _read_lane(reader, message.key, ends)
-        transcript = Transcript()
-        if state.bound is not None:
-            _read_session(reader, state, bookmarks, transcript)
-        return LaneRead(message.key, message.incarnation, state, transcript, bookmarks, ends.told(reader))
-
     def _read_transcript(self, message: ReadTranscript) -> TranscriptRead:
         session, upto = message.session, message.upto
         try:
@@ -129,6 +121,16 @@ class LaneReader(PooledActor):
         if snapshot is not None:
             self._writer.signal(Keep((snapshot,)))
         return TranscriptRead(session, upto, messages)
+
+
+def read_lane(reader: StoreReader, message: ReadLane) -> LaneRead:
+    """Fold a lane from what its two logs have: checkpoints, an archive, events. Raises what the reader raises."""
+    ends = _Ends(message.ids)
+    state, bookmarks = _read_lane(reader, message.key, ends)
+    transcript = Transcript()
+    if state.bound is not None:
+        _read_session(reader, state, bookmarks, transcript)
+    return LaneRead(message.key, message.incarnation, state, transcript, bookmarks, ends.told(reader))
 
 
 def _read_lane(reader: StoreReader, key: str, ends: _Ends) -> tuple[LaneState, Bookmarks]:

@@ -226,6 +226,7 @@ class Receipts:
         error = GatewayClosedError("the gateway stopped; what was accepted is answered at the next start")
         accepting, self._accepting = self._accepting, {}
         for receipt, settled in accepting.values():
+            receipt.reason = "stopping"
             receipt._finish(error)
             _call(settled, receipt)
         for receipt in self._open.values():

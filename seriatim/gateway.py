@@ -536,14 +536,17 @@ class Gateway:
         if loop is not self._loop:
             raise WrongThreadError("accept belongs to the gateway's loop; use gateway.submit(event) from elsewhere")
         future: asyncio.Future[Receipt] = loop.create_future()
-        if self._door is not None:
-            self._door.accept(event, prefix, partial(_resolve, future))
-            return await future
-        self._live().accept(event, prefix, partial(_resolve, future))
+        door = self._live() if self._door is None else self._door
+        door.accept(event, prefix, partial(_resolve, future))
         receipt = await future
         if receipt.outcome == "pending":
             raise GatewayClosedError("the gateway stopped before it was known whether the message is durable")
-        if receipt.outcome == "refused" and receipt.reason == UNAVAILABLE and self._notices is not None:
+        if (
+            self._door is None
+            and receipt.outcome == "refused"
+            and receipt.reason == UNAVAILABLE
+            and self._notices is not None
+        ):
             self._notices.tell(event, REFUSED)
         return receipt
 

@@ -160,8 +160,8 @@ WRITE_BATCH_EVENTS_MAX: Final = 4096
 LIST_PAGE: Final = 1000
 """Sessions that a listing asks of its backend at a time: bounds how long one call holds a thread."""
 
-CHECKPOINT_EVENTS: Final = 512
-"""Events of a log after which its next checkpoint is due: about a hundred turns, folded in some five milliseconds."""
+CHECKPOINT_EVENTS: Final = 256
+"""Events of a log after which its next checkpoint is due: some fifty turns, folded in a few milliseconds."""
 
 CHECKPOINT_REST_EVENTS: Final = 64
 """The same when the lane goes to rest, because its next message will fold them; fewer aren't worth a row."""
