@@ -28,6 +28,8 @@ from seriatim.storage.spool import Spool, Spooled
 _log = logging.getLogger("seriatim.spool")
 
 UNAVAILABLE: Final = "storage_unavailable"
+_TAKEN: Final = frozenset({"accepted", "merged", "duplicate"})
+"""Outcomes after which a message is in the store."""
 _LATER: Final = frozenset({UNAVAILABLE, "lane_busy", "queue_full"})
 """Refusals of a message that is kept already after which it is offered again."""
 
@@ -187,7 +189,7 @@ class SpoolDoor:
             entry.answer = None
             answer.set_result(None)
             self._offered.pop(message.id, None)
-            if receipt.outcome != "refused":
+            if receipt.outcome in _TAKEN:
                 self._follow(receipt, entry)
                 self._settle(entry, receipt.outcome, receipt.reason)  # type: ignore[arg-type]
             elif entry.spooling:
@@ -281,7 +283,7 @@ class SpoolDoor:
                     if not batch:
                         await self._on_thread(self._spool.keep_only, hopeless)
                         place = self._spool.size  # behind those that no lane takes: the next start asks again
-                if not batch and not self._waiting and (self._writing is None or self._writing.done()):
+                if not batch and (self._writing is None or self._writing.done()):
                     self._backlog = False  # nothing came meanwhile: from here on the lanes get it first
                     if self._lanes is not None and not hopeless:
                         _log.warning("everything that was spooled is in the store")
@@ -331,8 +333,8 @@ class SpoolDoor:
             answer: asyncio.Future[Receipt] = self._loop.create_future()
             self._lanes.accept(message.event, message.prefix, answer.set_result, inbox_id=message.id, key=message.key)
             receipt = await answer
-            if receipt.outcome == "refused":
-                return receipt.reason or "refused"
+            if receipt.outcome not in _TAKEN:
+                return receipt.reason or receipt.outcome
             if entry is not None:
                 self._follow(receipt, entry)
         self._kept.pop(message.key, None)
