@@ -103,7 +103,7 @@ def _copy_keys(old: sqlite3.Connection, new: sqlite3.Connection, told: Salvaged)
     new.execute("BEGIN IMMEDIATE")
     try:
         for row in old.execute("SELECT * FROM keys ORDER BY key"):
-            new.execute(f"INSERT INTO keys VALUES ({','.join('?' * len(row))})", row)
+            new.execute(f"INSERT INTO keys VALUES ({','.join('?' * len(row))})", row)  # noqa: S608
             told.keys += 1
     except sqlite3.DatabaseError:
         told.keys_whole = False
