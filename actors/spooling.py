@@ -12,7 +12,7 @@ import asyncio
 import logging
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final, Literal, Protocol
 
 from attrs import define, frozen
 
@@ -194,6 +194,9 @@ class SpoolDoor:
                 self._settle(entry, receipt.outcome, receipt.reason)  # type: ignore[arg-type]
             elif entry.spooling:
                 pass  # the spool has the say
+            elif receipt.outcome == "pending":  # the gateway stops before anybody knows
+                self._follow(receipt, entry)
+                self._settle(entry, "pending", None)
             elif receipt.reason == UNAVAILABLE:
                 self._keep(entry)
             else:
@@ -201,7 +204,7 @@ class SpoolDoor:
 
         self._lanes.accept(message.event, message.prefix, answered, inbox_id=message.id, key=message.key)
 
-    def _settle(self, entry: _Entry, outcome: AcceptOutcome, reason: str | None) -> None:
+    def _settle(self, entry: _Entry, outcome: AcceptOutcome | Literal["pending"], reason: str | None) -> None:
         settled, entry.settled = entry.settled, None
         if settled is None:
             return
