@@ -191,7 +191,7 @@ class SpoolDoor:
             self._offered.pop(message.id, None)
             if receipt.outcome in _TAKEN:
                 self._follow(receipt, entry)
-                self._settle(entry, receipt.outcome, receipt.reason)  # type: ignore[arg-type]
+                self._settle(entry, receipt.outcome, receipt.reason)
             elif entry.spooling:
                 pass  # the spool has the say
             elif receipt.outcome == "pending":  # the gateway stops before anybody knows
