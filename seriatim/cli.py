@@ -1,4 +1,4 @@
-"""The command line: ``seriatim chat``, ``serve`` and ``balance``.
+"""The command line: ``seriatim chat``, ``serve``, ``balance`` and ``rebuild``.
 
 Exit codes: 0 all well; 1 the balance doesn't hold, or a stop left turns to be resumed; 2 the configuration, the
 home or the arguments are wrong (one line on standard error says what, and nothing was written).
@@ -28,6 +28,7 @@ from seriatim.errors import ConfigError, HomeError, SeriatimError, StoreError
 from seriatim.gateway import Gateway
 from seriatim.storage.audit import Audit, audit
 from seriatim.storage.home import Home
+from seriatim.storage.projections import rebuild
 from seriatim.storage.spool import spooled
 from seriatim.storage.sqlite_reader import SqliteReader
 
@@ -59,7 +60,8 @@ def _parser() -> argparse.ArgumentParser:
     chat = commands.add_parser("chat", help="talk to the gateway in this terminal")
     serve = commands.add_parser("serve", help="run the configured adapters until Ctrl-C")
     balance = commands.add_parser("balance", help="check that no accepted message is unaccounted for")
-    for command, run in ((chat, _chat), (serve, _serve), (balance, _balance)):
+    rebuild_ = commands.add_parser("rebuild", help="make the index of open work and its counters anew from the logs")
+    for command, run in ((chat, _chat), (serve, _serve), (balance, _balance), (rebuild_, _rebuild)):
         command.set_defaults(command=run)
         command.add_argument(
             "--config", metavar="FILE", help=f"configuration (default: {CONFIG_FILE}, if there is one)"
@@ -127,6 +129,16 @@ def _balance(arguments: argparse.Namespace) -> int:
         reader.close()
     print(json.dumps(_as_json(found, waiting)) if arguments.json else _as_text(found, waiting))
     return 0 if found.holds else 1
+
+
+def _rebuild(arguments: argparse.Namespace) -> int:
+    home = Home.own(_config(arguments).home)
+    try:
+        wrong = rebuild(home.database)
+    finally:
+        home.close(clean=False)
+    print(f"{wrong} rows of the index were not what the logs tell; they are now. Checkpoints are taken anew.")
+    return 0
 
 
 def _as_json(found: Audit, waiting: int) -> dict[str, Any]:
