@@ -271,9 +271,8 @@ class Gateway:
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._asked.set)
 
-    def _flush(self) -> None:
-        if self._runtime is not None:
-            self._runtime.flush()
+    def _flush(self, whole_group: bool) -> bool:
+        return self._runtime is not None and self._runtime.flush(whole_group)
 
     async def stop(self, *, drain_s: float | None = None, reason: Literal["shutdown", "restart"] = "shutdown") -> bool:
         """Accept nothing more, let running turns end, send what is owed, stop.

@@ -6,7 +6,6 @@ fields or damage, is gone through row by row, which knows exactly what is wrong 
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections.abc import Sequence
 from sys import intern
@@ -16,7 +15,7 @@ from seriatim.errors import CorruptionError
 from seriatim.events import Event, LogId
 from seriatim.upcasters import UPCASTERS, upcast
 
-from .encoding import Rare, chain, decode_event, sum_plain, sum_text
+from .encoding import Rare, chain, decode_event, from_json, sum_plain, sum_text
 
 PARTS_AT_ONCE: Final = 128
 """A stretch: bounds what reading holds beside the events themselves."""
@@ -53,7 +52,7 @@ class Reading:
             return self._exact(parts, rows)
         kinds, seqs, times, texts = columns
         try:
-            datas = json.loads(f"[{','.join(texts)}]")
+            datas = from_json(f"[{','.join(texts)}]")
         except ValueError:
             return self._exact(parts, rows)
         if not UPCASTERS.keys().isdisjoint(kinds):
@@ -119,7 +118,7 @@ class Reading:
 
     def _data(self, row: EventRow) -> dict[str, Any]:
         try:
-            data: dict[str, Any] = json.loads(row[4])
+            data: dict[str, Any] = from_json(row[4])
         except ValueError:
             raise self.damaged(row[1], "an event's data is not JSON") from None
         return data

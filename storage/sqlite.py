@@ -29,24 +29,19 @@ from seriatim.events import LogId
 from seriatim.limits import STORE_LOGS_CACHED_MAX
 
 from .contract import Archive, Checkpoint
-from .encoding import chain_start, to_json
+from .encoding import chain_start
 from .files import alone_in, connect_readonly, create_private, error_name, inspect_file, mend_mode, open_error, uri_of
-from .plain import stage_plain
-from .schema import COLUMNS, EVENTS_PER_ROW, FORMAT, HOT, insert_sql, migrate
+from .plain import PlainGroup, stage_plain
+from .rows import NO_ROW, lay_out, padded, statement
+from .schema import COLUMNS, FORMAT, migrate
 from .sqlite_growth import compact, keep
 from .sqlite_reader import SqliteReader
-from .staging import LogState, PlainGroup, StagedCommit, StagedPart, Staging, is_name, stage
+from .staging import LogState, Staging, is_name, stage
 from .views import restore_views
 
-_NO_HOT: Final = (0,) * len(HOT)
-_NO_ROW: Final = (0,) * len(COLUMNS)
-_WIDTH: Final = 3 * EVENTS_PER_ROW
-_PADDING: Final = tuple([0] * n for n in range(_WIDTH + 1))
 _LOCKED: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL)
 _DAMAGED: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _STATEMENTS_CACHED: Final = 32
-_ROWS_EXACT: Final = 8
-"""Up to here each number of rows has its own statement; beyond, four sizes an octave."""
 
 _LEFT: Final[list[sqlite3.Connection]] = []
 """Connections never to be closed, because closing checkpoints: those that a fork copied (under the owner's feet), and
@@ -241,17 +236,17 @@ class SqliteStore:
     def _group(self, commits: Sequence[Commit]) -> list[Outcome]:
         count = 0
         try:
-            plain = stage_plain(commits, self._logs, self._fences)
+            plain = stage_plain(commits, self._logs, self._fences, self._epoch, self._next_at)
             if plain is not None:
                 count = len(commits)
-                return self._write(plain, self._next_log)
+                return self._write_plain(commits, plain)
             self._prefetch(commits)
             staging = Staging(self._view_cached, self._fences, self._next_log)
             count = stage(staging, commits)
             refused = staging.refused()
             if refused:
                 staging.correct(*self._find(refused))
-            return self._write(staging, staging.next_log)
+            return self._write_staged(staging)
         except sqlite3.IntegrityError as error:
             return self._group_exact(commits[:count], error)
         except sqlite3.Error as error:
@@ -273,7 +268,7 @@ class SqliteStore:
             staging = Staging(self._view, self._fences, self._next_log, ids, keys)
             for commit in commits:
                 staging.add(commit)
-            return self._write(staging, staging.next_log)
+            return self._write_staged(staging)
         except sqlite3.IntegrityError as again:
             if len(commits) > 1:  # one of them carries a value that the tables don't take
                 return [outcome for c in commits for outcome in self._group_exact([c], error)]
@@ -282,59 +277,58 @@ class SqliteStore:
         except sqlite3.Error as again:
             return self._failed(commits, again)
 
-    def _write(self, staging: Staging | PlainGroup, next_log: int) -> list[Outcome]:
-        """One SQL step for all that is staged; ``next_log`` is the number of the next new log afterwards.
-
-        Raises sqlite3.IntegrityError; nothing is written then.
-        """
-        if staging.staged:
-            connection = self._connection
-            assert connection is not None
-            # Before, since a write might go over a newer file; and after, since nobody would find it.
-            taken_away = _place(self.path + "-wal") != self._files[1]
-            try:
-                if not taken_away:
-                    self._insert(connection, staging.staged)
-            except sqlite3.IntegrityError:
-                raise
-            except sqlite3.Error as error:
-                return staging.finish(self._failed_write([staged.commit for staged in staging.staged], error))
-            if taken_away or self._moved():
-                return staging.finish(self._taken_away([staged.commit for staged in staging.staged]))
-            self._next_log = next_log
+    def _write_staged(self, staging: Staging) -> list[Outcome]:
+        """Write what a staging took, and answer its commits. Raises sqlite3.IntegrityError; nothing is written then."""
+        if not staging.staged:
+            return staging.finish(None)
+        values, rows, at = lay_out(staging.staged, self._epoch, self._next_at)
+        fate = self._write([staged.commit for staged in staging.staged], values, rows, at)
+        if fate is None:
+            self._next_log = staging.next_log
             logs = self._logs
             logs.update(staging.logs)
             if len(logs) > STORE_LOGS_CACHED_MAX:
                 for log in list(logs)[: len(logs) - STORE_LOGS_CACHED_MAX * 3 // 4]:
                     del logs[log]
-        return staging.finish(None)
+        return staging.finish(fate)
 
-    def _insert(self, connection: sqlite3.Connection, group: Sequence[StagedCommit]) -> None:
-        epoch, at = self._epoch, self._next_at
-        values: list[Any] = []
-        rows = 0
-        for staged in group:
-            commit = staged.commit
-            key: str | int = commit.unique[0] if commit.unique else 0
-            last = len(staged.parts) - 1
-            for number, part in enumerate(staged.parts):
-                extra: str | int = 0
-                if part.header is not None or part.rare or (number == last and staged.bindings) or (
-                    number == 0 and len(commit.unique) > 1
-                ):  # fmt: skip
-                    extra = self._extra(staged, number, at)
-                rows += _add_rows(values, part, epoch, at, commit.id, number, key, extra)
-                key = 0
-                at += part.count
-        size = _padded(rows)
+    def _write_plain(self, commits: Sequence[Commit], group: PlainGroup) -> list[Outcome]:
+        """The same for a plain group."""
+        fate = self._write(commits, group.values, group.rows, group.at)
+        if fate is None:
+            group.settle()
+        return group.finish(fate)
+
+    def _write(self, commits: Sequence[Commit], values: list[Any], rows: int, at: int) -> StoreError | str | None:
+        """One SQL step for all rows; the commits' fate, as ``Staging.finish`` takes it.
+
+        ``at``: where the next event goes. Raises sqlite3.IntegrityError; nothing is written then.
+        """
+        connection = self._connection
+        assert connection is not None
+        # Before, since a write might go over a newer file; and after, since nobody would find it.
+        taken_away = _place(self.path + "-wal") != self._files[1]
+        try:
+            if not taken_away:
+                self._insert(connection, values, rows)
+        except sqlite3.IntegrityError:
+            raise
+        except sqlite3.Error as error:
+            return self._failed_write(commits, error)
+        if taken_away or self._moved():
+            return self._taken_away(commits)
+        self._next_at = at
+        return None
+
+    def _insert(self, connection: sqlite3.Connection, values: list[Any], rows: int) -> None:
+        size = padded(rows)
         if size > self._rows_max >= rows:
             size = self._rows_max
         if size > self._rows_max:
             self._insert_steps(connection, values, rows)
         else:
-            values += _NO_ROW * (size - rows)
-            connection.execute(_statement(size), values)
-        self._next_at = at
+            values += NO_ROW * (size - rows)
+            connection.execute(statement(size), values)
 
     def _insert_steps(self, connection: sqlite3.Connection, values: list[Any], rows: int) -> None:
         """More rows than one statement takes parameters (over 300 turns in a plain build): several steps."""
@@ -343,27 +337,13 @@ class SqliteStore:
         try:
             for start in range(0, rows, self._rows_max):
                 chunk = values[start * width : (start + self._rows_max) * width]
-                chunk += _NO_ROW * (self._rows_max - len(chunk) // width)
-                connection.execute(_statement(self._rows_max), chunk)
+                chunk += NO_ROW * (self._rows_max - len(chunk) // width)
+                connection.execute(statement(self._rows_max), chunk)
             connection.execute("COMMIT")
         except BaseException:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             raise
-
-    def _extra(self, staged: StagedCommit, number: int, at: int) -> str:
-        """The JSON of what few parts have; see ``schema``."""
-        part = staged.parts[number]
-        extra: dict[str, Any] = {}
-        if part.header is not None:
-            extra["log"], extra["header"] = part.log, part.header
-        if part.rare:
-            extra["rare"] = [[at + r.place, r.seqs, r.operation, r.ignorable] for r in part.rare]
-        if number == 0 and len(staged.commit.unique) > 1:
-            extra["keys"] = staged.commit.unique[1:]
-        if number == len(staged.parts) - 1 and staged.bindings:
-            extra["bindings"] = staged.bindings
-        return to_json(extra)
 
     # Failing
 
@@ -484,64 +464,6 @@ FROM json_each(?) j JOIN logs l ON l.id = j.value LEFT JOIN commits c ON c.log =
     SELECT first, count FROM commits WHERE log = l.n ORDER BY first DESC, count DESC LIMIT 1)"""
 _FIND_IDS: Final = "SELECT c.id FROM json_each(?) j JOIN commits c ON c.id = j.value AND c.part = 0"
 _FIND_KEYS: Final = "SELECT k.key FROM json_each(?) j JOIN keys k ON k.key = j.value"
-
-_statements: dict[int, str] = {}
-
-
-def _statement(rows: int) -> str:
-    text = _statements.get(rows)
-    if text is None:
-        text = _statements[rows] = insert_sql(rows)
-    return text
-
-
-def _padded(rows: int) -> int:
-    """The size of the statement for so many rows: the next of four an octave, so that few are prepared."""
-    if rows <= _ROWS_EXACT:
-        return rows
-    step: int = 1 << ((rows - 1).bit_length() - 3)
-    return -(-rows // step) * step
-
-
-def _add_rows(
-    values: list[Any],
-    part: StagedPart,
-    epoch: int,
-    at: int,
-    commit: str,
-    number: int,
-    key: str | int,
-    extra: str | int,
-) -> int:
-    """Append the rows of one part to ``values``; how many."""
-    hot = part.hot
-    counts: tuple[Any, ...] = _NO_HOT if hot is None else (
-        hot.open_turn, hot.waiting, hot.owed, hot.phase, hot.since,
-        hot.accepted, hot.answered, hot.merged, hot.dropped,
-    )  # fmt: skip
-    columns = part.columns
-    size = len(columns)
-    if size <= _WIDTH:
-        values += (epoch, part.number, part.first, at, part.count, part.crc, commit, number, key, extra)
-        values += counts
-        values += columns
-        values += _PADDING[_WIDTH - size]
-        return 1
-    values += (epoch, part.number, part.first, at, part.count, part.crc, commit, number, key, 0)
-    values += counts
-    values += columns[:_WIDTH]
-    rows = 1
-    for start in range(_WIDTH, size, _WIDTH):
-        chunk = columns[start : start + _WIDTH]
-        skipped = start // 3
-        # Extras come last: they change event rows of the whole part.
-        late = extra if start + _WIDTH >= size else 0
-        values += (epoch, part.number, part.first + skipped, at + skipped, 0, 0, 0, 0, 0, late)
-        values += _NO_HOT
-        values += chunk
-        values += _PADDING[_WIDTH - len(chunk)]
-        rows += 1
-    return rows
 
 
 def _configure(connection: sqlite3.Connection, path: str) -> None:

@@ -14,7 +14,7 @@ from seriatim.errors import CorruptionError, LogCompactedError, LogNotFoundError
 from seriatim.events import Event, LogId
 
 from .contract import Archive, Balance, Checkpoint, LogInfo
-from .encoding import chain_start
+from .encoding import chain_start, from_json
 from .files import connect_readonly, inspect_file, open_error
 from .reading import Reading
 from .schema import FORMAT, HOT
@@ -116,7 +116,7 @@ class SqliteReader:
 
     def _parse_header(self, log: LogId, text: str) -> dict[str, Any]:
         try:
-            header: dict[str, Any] = json.loads(text)
+            header: dict[str, Any] = from_json(text)
         except ValueError:
             raise CorruptionError(log, "its header is not JSON", log=log, file=self.path) from None
         return header

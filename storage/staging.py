@@ -79,23 +79,6 @@ class StagedCommit:
     bindings: Sequence[tuple[int, LogId | None]]
 
 
-@attrs.define
-class PlainGroup:
-    """All commits of a group, staged at once (see ``plain``). ``logs``: what its logs are when it is durable."""
-
-    staged: list[StagedCommit]
-    logs: dict[LogId, LogState]
-
-    def finish(self, fate: StoreError | str | None) -> list[Outcome]:
-        """See ``Staging.finish``; nothing was refused."""
-        ids = [staged.commit.id for staged in self.staged]
-        if fate is None:
-            return list(map(Durable, ids))
-        if isinstance(fate, str):
-            return [Unknown(commit, fate) for commit in ids]
-        return [Refused(commit, fate) for commit in ids]
-
-
 View = Callable[[LogId, bool], LogState | None]
 """The durable state of a log; the flag says that the commit believes it to be new."""
 
