@@ -12,6 +12,7 @@ from seriatim.events import LogId
 
 from .checkpoints import archive_sum, archive_text, checkpoint_sum, checkpoint_text
 from .contract import Archive, Balance, Checkpoint
+from .encoding import from_json
 from .staging import is_name
 
 
