@@ -232,6 +232,9 @@ class _Ends:
             case "delivery/owed" if self._answering in self._found:
                 self._commands[self._answering] = "\n".join(data["parts"])
                 self._answering = ""
+            case "delivery/none" if self._answering in self._found and "text" in data:
+                self._commands[self._answering] = data["text"]
+                self._answering = ""
             case _:
                 pass
 

@@ -45,7 +45,8 @@ class Receipt:
     """What ``accept`` says about a message, and the way to wait for its end.
 
     ``outcome``: accepted, merged (accepted, and it joined a waiting message), duplicate (accepted before)
-    or refused. ``reason``: why it was refused. ``position``: turns before it. ``message_id``: its inbox id.
+    or refused; "pending" until that is known. ``reason``: why it was refused. ``position``: turns before it.
+    ``message_id``: its inbox id.
     """
 
     __slots__ = ("_end", "_waiter", "message_id", "outcome", "position", "reason", "session_id", "session_key")
@@ -136,7 +137,7 @@ class Receipts:
         return len(self._accepting) + len(self._open)
 
     def open(self, inbox_id: str, session_key: str, settled: Settled) -> Receipt:
-        """Begin a receipt; ``settled`` is called once, when its outcome is known. It must not raise."""
+        """Begin a receipt; ``settled`` is called once: its outcome is known, or "pending" because the gateway stops."""
         receipt = Receipt(inbox_id, session_key)
         self._accepting[inbox_id] = (receipt, settled)
         return receipt
@@ -183,10 +184,15 @@ class Receipts:
             receipt._finish(end)
 
     def close(self) -> None:
-        """The gateway stops: release everybody who waits."""
+        """The gateway stops: release everybody who waits.
+
+        A message whose commit has no outcome yet keeps the outcome "pending": either answer might be a lie.
+        """
         error = GatewayClosedError("the gateway stopped; what was accepted is answered at the next start")
-        for inbox_id in list(self._accepting):
-            self.refuse(inbox_id, "stopping")
+        accepting, self._accepting = self._accepting, {}
+        for receipt, settled in accepting.values():
+            receipt._finish(error)
+            _call(settled, receipt)
         for receipt in self._open.values():
             receipt._finish(error)
         self._open.clear()
@@ -201,7 +207,11 @@ class Receipts:
             self._open[inbox_id] = receipt
         else:
             receipt._finish(end)
-        try:
-            settled(receipt)
-        except Exception:
-            _log.exception("a receipt's callback failed")
+        _call(settled, receipt)
+
+
+def _call(settled: Settled, receipt: Receipt) -> None:
+    try:
+        settled(receipt)
+    except Exception:
+        _log.exception("a receipt's callback failed")

@@ -22,7 +22,7 @@ from seriatim.actors.receipts import Receipt, Receipts
 from seriatim.actors.refs import Crash, DeadLetter, Ref
 from seriatim.actors.session import FOR_SUCCESSOR, Flush, LanePorts, Switches
 from seriatim.actors.slots import TurnSlots
-from seriatim.actors.supervisor import Awaken, Directory, LaneCrashed, Route, SupervisorActor, SupervisorPorts, key_of
+from seriatim.actors.supervisor import Awaken, Directory, LaneCrashed, SupervisorActor, SupervisorPorts, key_of
 from seriatim.actors.system import ActorSystem
 from seriatim.actors.turns import TurnRunner
 from seriatim.actors.upkeep import Growth, UpkeepActor
@@ -314,7 +314,7 @@ class Runtime:
         """Mail that raced with its lane's death goes to the successor."""
         key = key_of(letter.ref.name)
         if key is not None and isinstance(letter.message, FOR_SUCCESSOR):
-            self._supervisor.signal(Route(key, letter.message))
+            self.directory.route(key, letter.message)
 
 
 def _opened(tell: Callable[[Opened | BaseException], None], store: Store | BaseException) -> None:

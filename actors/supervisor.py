@@ -7,6 +7,7 @@ restart fences first, and reads the log only after the fence stands. Runs on the
 from __future__ import annotations
 
 import logging
+import threading
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Literal
@@ -25,7 +26,7 @@ from seriatim.actors.system import ActorSystem
 from seriatim.actors.turns import TurnRunner
 from seriatim.batch import Rules
 from seriatim.clock import Clock
-from seriatim.errors import ActorDeadError, MailboxFullError, OwnershipLostError
+from seriatim.errors import ActorDeadError, ActorError, MailboxFullError, OwnershipLostError
 from seriatim.events import lane_log
 from seriatim.gate import Gate
 from seriatim.keys import parse_session_key
@@ -40,7 +41,7 @@ State = Literal["fencing", "reading", "live", "passivating", "backing off", "qua
 
 @frozen
 class Route:
-    """Mail for a lane that was not live when it was sent."""
+    """Mail for a lane that was not live when it was sent; made by the directory, which counts them."""
 
     key: str
     mail: Mail
@@ -96,6 +97,9 @@ class _Lane:
     gate: Gate | None = None
     live_generation: int = 0
     crashes: int = 0
+    unread: int = 0
+    doomed: bool = False
+    """To be read only for the truth about its mail, then quarantined."""
     restarted_at: float = 0.0
     poison: dict[str, int] = Factory(dict)
 
@@ -108,6 +112,8 @@ class Directory:
         self.supervisor: Ref[Any]
         self.starting: set[str] = set()
         """Lanes that are being read, fenced, or backing off."""
+        self._routed: dict[str, int] = {}
+        self._guard = threading.Lock()
         self._gates: dict[str, Gate] = {}
 
     def add(self, key: str, ref: Ref[Any], gate: Gate) -> None:
@@ -137,20 +143,41 @@ class Directory:
     def post(self, key: str, mail: Any) -> None:
         """Mail that reports what has happened: never refused. Any thread."""
         ref = self.live.get(key)
-        if ref is None or not ref.signal(mail):
-            self.supervisor.signal(Route(key, mail))
+        # None may overtake what is still on its way through the supervisor: a call's result, say, its call.
+        if ref is None or key in self._routed or not ref.signal(mail):
+            self.route(key, mail)
 
     def submit(self, key: str, mail: Inbound) -> None:
         """Inbound mail. Raises MailboxFullError."""
         ref = self.live.get(key)
-        if ref is not None:
+        if ref is not None and key not in self._routed:
             try:
                 ref.tell(mail)
             except ActorDeadError:
                 pass
             else:
                 return
-        self.supervisor.tell(Route(key, mail))
+        self._count(key, 1)
+        try:
+            self.supervisor.tell(Route(key, mail))
+        except ActorError:
+            self._count(key, -1)
+            raise
+
+    def route(self, key: str, mail: Any) -> None:
+        """Mail that the supervisor has to place. Any thread."""
+        self._count(key, 1)
+        self.supervisor.signal(Route(key, mail))
+
+    def routed(self, key: str) -> None:
+        """The supervisor has placed a piece of it."""
+        self._count(key, -1)
+
+    def _count(self, key: str, more: int) -> None:
+        with self._guard:
+            count = self._routed.pop(key, 0) + more
+            if count:
+                self._routed[key] = count
 
 
 @frozen
@@ -224,6 +251,7 @@ class SupervisorActor(PooledActor):
     # --- mail to lanes that are not live ---------------------------------------------------------------
 
     def _route(self, message: Route) -> None:
+        self._ports.directory.routed(message.key)
         lane = self._lanes.get(message.key)
         if lane is None:
             lane = _Lane(message.key, 0, "reading")
@@ -289,6 +317,12 @@ class SupervisorActor(PooledActor):
         if lane is None or stale or self._ports.switches.stopped:
             return
         ports = self._ports
+        lane.unread = 0
+        if lane.doomed:
+            self._tell_found(message)
+            lane.held = deque(mail for mail in lane.held if type(mail) is not Inbound or mail.id not in message.found)
+            self._quarantine(lane)
+            return
         assert self._lane_ports is not None
         shared = parse_session_key(lane.key).shared
         gate = Gate(lane.incarnation, message.state, ports.rules, ports.fresh_id)
@@ -309,19 +343,26 @@ class SupervisorActor(PooledActor):
         ports.directory.add(lane.key, lane.ref, gate)
         lane.ref.signal(Recover(live_generation=lane.live_generation))
         lane.live_generation = 0
-        for inbox_id, end in message.found.items():
-            ports.receipts.found(inbox_id, message.state.bound, end)
+        self._tell_found(message)
         held, lane.held = lane.held, deque()
         for mail in held:
             if type(mail) is not Inbound or mail.id not in message.found:
                 self._forward(lane, mail)
+
+    def _tell_found(self, message: LaneRead) -> None:
+        for inbox_id, end in message.found.items():
+            self._ports.receipts.found(inbox_id, message.state.bound, end)
 
     def _unreadable(self, message: LaneUnreadable) -> None:
         lane = self._lanes.get(message.key)
         if lane is None or lane.state != "reading" or lane.incarnation != message.incarnation:
             return
         self._ports.on_error("lane", message.error)
-        self._quarantine(lane)
+        if getattr(message.error, "repeatable", False):
+            lane.unread += 1
+            self._back_off(lane, lane.unread)
+        else:
+            self._quarantine(lane)
 
     def _quarantine(self, lane: _Lane) -> None:
         """The lane can't be served: refuse, touch nothing, hold nobody else up."""
@@ -345,12 +386,11 @@ class SupervisorActor(PooledActor):
             self._ports.runner.cancel(lane.key, running.generation, "the lane's actor crashed")
         self._bury(lane)
         self._ports.slots.give_back_all(lane.key)
-        inherited = [*self._leftover(lane), *crash.signals, *crash.mail]
+        struck = [crash.message]
         if type(crash.message) is Inbound:
-            inherited = self._judge(lane, crash.message, crash.error) + inherited
-        elif type(crash.message) in _FORWARDED:
-            inherited.insert(0, crash.message)
-        self._inherit(lane, inherited)
+            struck = self._judge(lane, crash.message, crash.error)
+        # As it came in: what the gate had taken, what was being handled, what still waited.
+        self._inherit(lane, [*self._leftover(lane), *struck, *crash.signals, *crash.mail])
         self._restart(lane)
 
     def _judge(self, lane: _Lane, message: Inbound, error: BaseException) -> list[Any]:
@@ -387,11 +427,13 @@ class SupervisorActor(PooledActor):
             lane.crashes = 0
         lane.restarted_at = now
         lane.crashes += 1
-        if lane.crashes > CRASHES_MAX:
-            self._quarantine(lane)
-            return
+        # What the last incarnation had in flight may be durable: no quarantine before that is known.
+        lane.doomed = lane.crashes > CRASHES_MAX
+        self._back_off(lane, lane.crashes)
+
+    def _back_off(self, lane: _Lane, times: int) -> None:
         lane.state = "backing off"
-        wait = RESTART_MS[min(lane.crashes, len(RESTART_MS)) - 1]
+        wait = RESTART_MS[min(times, len(RESTART_MS)) - 1]
         signal_later(self._ports.clock, wait, self.own_ref, _RestartDue(lane.key, lane.incarnation))
 
     def _bury(self, lane: _Lane) -> None:

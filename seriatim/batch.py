@@ -145,7 +145,10 @@ class Batch:
         Without a target the host has the reply from the receipt.
         """
         if to is None:
-            self.lane("delivery/none", {"turn": turn, "reason": "receipt"})
+            none: Data = {"turn": turn, "reason": "receipt"}
+            if not turn:
+                none["text"] = text  # a turn's words stand in its session; these would be nowhere after a crash
+            self.lane("delivery/none", none)
             return False
         channel = self.now.channel(to)
         parts = split(text, channel)

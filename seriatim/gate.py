@@ -43,12 +43,14 @@ from seriatim.mail import (
     PartFailed,
     PartSettled,
     Recover,
+    SlotGranted,
     TurnBroken,
 )
 from seriatim.turn import StepOffered, ToolFinished, TurnEnded
 
 LAZY_WINDOW_MS = 200
 _REPEATABLE = frozenset({Inbound, PartSettled, PartAbandoned})
+_AHEAD_OF_KEPT = frozenset({Inbound, SlotGranted})
 _ONCE = frozenset({PartFailed, StepOffered, ToolFinished, TurnEnded, DrainTimedOut, TurnBroken})
 
 
@@ -236,6 +238,8 @@ class Gate:
         if self._kept_due(now):
             self._put_back(self._kept)
             self._kept, self._retry_at = [], None
+        elif self._kept:
+            self._hold_behind_kept()
         mail = []
         size = 0
         stash = self._stash
@@ -348,6 +352,16 @@ class Gate:
                 self._kept.append(message)
         if self._kept:
             self._back_off(now)
+
+    def _hold_behind_kept(self) -> None:
+        """What reports later than kept mail is decided after it: a call's result, say, not before the call."""
+        stash, self._stash, self._stash_bytes = self._stash, deque(), 0
+        for message in stash:
+            if type(message) in _AHEAD_OF_KEPT:
+                self._stash.append(message)
+                self._stash_bytes += _size(message)
+            else:
+                self._kept.append(message)
 
     def _put_back(self, mail: list[Mail]) -> None:
         self._stash.extendleft(reversed(mail))

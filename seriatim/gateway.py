@@ -449,6 +449,8 @@ class Gateway:
             return await future
         self._live().accept(event, prefix, partial(_resolve, future))
         receipt = await future
+        if receipt.outcome == "pending":
+            raise GatewayClosedError("the gateway stopped before it was known whether the message is durable")
         if receipt.outcome == "refused" and receipt.reason == UNAVAILABLE and self._notices is not None:
             self._notices.tell(event, REFUSED)
         return receipt

@@ -18,7 +18,7 @@ from seriatim.actors import endings
 from seriatim.actors.outlet import Outlet, Tell
 from seriatim.actors.steps import Batch, Call, Effects, Gated, StepGate
 from seriatim.errors import SeriatimError
-from seriatim.turn import TurnDelta, TurnEnded, TurnJob
+from seriatim.turn import Silence, TurnDelta, TurnEnded, TurnJob
 
 
 class _Never:
@@ -63,6 +63,47 @@ class Script:
     deltas: tuple[str, ...] = ()
     steps: tuple[ScriptStep, ...] = ()
     on_cancel: Literal["unwind", "answer", "ignore"] = "unwind"
+
+
+WORDS: Final = (
+    *["plain"] * 6,
+    *("tool", "tools", "serial", "rounds", "long", "fail", "silent", "never", "late", "stuck"),
+)
+"""What ``by_first_word`` knows; most often it just answers."""
+
+
+def by_first_word(job: TurnJob) -> Script:
+    """An agent that does what the first word of its first message says, and repeats what it is told (``echoes``)."""
+    reply = "re: " + " | ".join(claim.text for claim in job.claims)
+    match job.claims[0].text.split(maxsplit=1)[0]:
+        case "tool":
+            return Script(reply, steps=(ScriptStep("let me", (ScriptCall("save", 1),)),))
+        case "tools":
+            return Script(reply, steps=(ScriptStep("both", (ScriptCall("save", 1), ScriptCall("send", 2))),))
+        case "serial":
+            calls = (ScriptCall("save", 1), ScriptCall("send", 2), ScriptCall("look", 3, effects="read"))
+            return Script(reply, steps=(ScriptStep("in turn", calls, serial=True),))
+        case "rounds":
+            return Script(reply, steps=tuple(ScriptStep(f"{n}", (ScriptCall("save", n),)) for n in range(2)))
+        case "long":
+            return Script(reply + " " + " ".join(f"word{n}" for n in range(45)))
+        case "fail":
+            return Script(ValueError("the agent broke"))
+        case "silent":
+            return Script(Silence("nothing to say"))
+        case "never":
+            return Script(NEVER)
+        case "late":
+            return Script(reply, on_cancel="answer", steps=(ScriptStep("let me", (ScriptCall("save", 1),)),))
+        case "stuck":
+            return Script(reply, on_cancel="ignore", deltas=("re",) * 6)
+        case _:
+            return Script(reply, deltas=("re",))
+
+
+def echoes(text: str) -> bool:
+    """Whether the reply of ``by_first_word`` to this message surely holds its text."""
+    return text.split(maxsplit=1)[0] not in ("long", "fail", "silent", "never")
 
 
 @frozen
@@ -158,6 +199,11 @@ class ScriptedRunner:
     def running(self) -> tuple[tuple[str, int], ...]:
         """Lane and generation of each turn that has not ended, in the order of their starts."""
         return tuple(self._playing)
+
+    @property
+    def live(self) -> int:
+        """Turns that run and are wanted."""
+        return sum(1 for turn in self._playing.values() if turn.why is None)
 
     def ready(self) -> tuple[tuple[str, int], ...]:
         """Those of them that ``advance`` would move."""

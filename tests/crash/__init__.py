@@ -14,9 +14,9 @@ the run that the clean trace told. What may happen to a run:
 - the platform repeats what was not acked, repeats what was, or (like IRC) never repeats anything; a send is refused,
   or its end is unknown (and it arrived, or didn't).
 
-The points come from the trace of each scenario's clean run, never from a list. What must hold is in ``checks`` (at the
-end of a run, from the logs by a fold of its own) and ``witness`` (at each effect: is the commit that explains it
-durable?).
+The points come from the trace of each scenario's clean run, never from a list. What must hold is in
+``seriatim.testing``: ``judge`` (at the end of a run, from the logs by a fold of its own) and ``witness`` (at each
+effect: is the commit that explains it durable?).
 
 Outside of it: power loss and lying disks (a kill leaves what was written, synced or not; files may lie on tmpfs), real
 threads and asyncio, hence the loop dispatcher's hand-offs and group commits larger than what the simulation happens to

@@ -4,25 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 
-from attrs import frozen
-
 from seriatim.events import Event, LogId
 from seriatim.model import MessageEvent, Platform, SessionSource
-from seriatim.storage.checkpoints import read_whole
 from seriatim.storage.contract import StoreReader
 from seriatim.testing.fake_platform import FakePlatform, Posted
 from seriatim.testing.scripted import Ran
+from seriatim.testing.witness import Effects, whole
 from tests.crash.scenario import Again, Say, Scenario
-
-__all__ = ["Ground", "ToolRun"]
-
-
-@frozen
-class ToolRun:
-    """A tool call that ran, and in which life."""
-
-    life: int
-    ran: Ran
 
 
 class Ground:
@@ -34,10 +22,11 @@ class Ground:
         self.platform.fail_next(*scenario.sends)
         self.done = 0
         self.life = 0
-        self.tools: list[ToolRun] = []
-        self.sends: Counter[tuple[str, int]] = Counter()
-        self.started: Counter[tuple[str, int]] = Counter()
+        self.tools: list[Ran] = []
+        self.effects = Effects()
+        self.checked: Counter[str] = Counter()
         self.refused: set[str] = set()
+        self.given: list[list[str]] = []
         self.struck: Counter[str] = Counter()
         self.deaths = 0
         """Deaths of the process and of actors, that may have interrupted a turn."""
@@ -50,10 +39,13 @@ class Ground:
         if text not in self.wrong:
             self.wrong.append(text)
 
+    def echoed(self, text: str) -> bool:
+        """Whether the agent repeats this text."""
+        return text.split(maxsplit=1)[0] not in ("fail", "silent", "never", "long")
+
     def whole(self, reader: StoreReader, log: LogId) -> list[Event]:
         """All events of a log, those that its archive stands for included."""
-        archive, events = read_whole(reader, log)
-        return events if archive is None else self.archived[log][: archive.base] + events
+        return whole(reader, log, self.archived)
 
     @property
     def next_step(self) -> Say | Again | None:

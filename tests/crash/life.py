@@ -29,11 +29,11 @@ from seriatim.testing.fake_platform import Posted
 from seriatim.testing.faulty_store import Fault, FaultyStore
 from seriatim.testing.scripted import Ran, ScriptedRunner
 from seriatim.testing.snapshot import wal_frames
+from seriatim.testing.witness import Witness, WitnessedStore
 from seriatim.turn import Told, TurnEnded, TurnJob
-from tests.crash.ground import Ground, ToolRun
+from tests.crash.ground import Ground
 from tests.crash.points import KILLED, Fate, Points, SimulatedCrash
 from tests.crash.scenario import agent
-from tests.crash.witness import Witness, WitnessedStore
 
 STEPS_MAX = 20_000
 REDELIVERIES_MAX = 40
@@ -45,11 +45,13 @@ class Life:
 
     def __init__(self, ground: Ground, path: Path, fate: Fate, seed: int, start_ms: int) -> None:
         scenario = ground.scenario
+        ground.given.append([])
         self.ground = ground
         self.path = path
         self.points = Points(fate)
         self.clock = VirtualClock(start_ms)
-        self.witness = Witness()
+        able = scenario.capabilities
+        self.witness = Witness(ground.complain, ground.effects, idempotent=able.idempotent_send)
         self.runner = ScriptedRunner(agent)
         self.runner.ran = _Tools(self)
         self.sending: deque[tuple[Outbound, Callable[[SendDone], None]]] = deque()
@@ -234,7 +236,7 @@ class Life:
     def _marks(self) -> tuple[int, int, int, int, int]:
         ground = self.ground
         return (
-            sum(ground.started.values()),
+            sum(ground.effects.started.values()),
             len(ground.tools),
             self._told_ends,
             len(ground.platform.received),
@@ -271,7 +273,9 @@ class Life:
     def _give(self, posted: Posted) -> None:
         self._given.add(id(posted))
         posted.given += 1
-        self.receipts.append(self.runtime.accept(posted.event, "/", partial(self._settled, posted)))
+        receipt = self.runtime.accept(posted.event, "/", partial(self._settled, posted))
+        self.receipts.append(receipt)
+        self.ground.given[-1].append(receipt.message_id)
 
     def _settled(self, posted: Posted, receipt: Receipt) -> None:
         """The adapter's side of ``accept``: ack what was taken; what was refused comes again."""
@@ -279,8 +283,7 @@ class Life:
             self.ground.refused.add(receipt.message_id)
             return
         self.points.hit(f"before ack {posted.event.message_id}")
-        if posted.event.message_id not in self.witness.messages:
-            self.ground.complain(f"{posted.event.message_id} was acked before it was durable")
+        self.witness.acks(posted.event.message_id or "")
         self.ground.ack(posted)
         self.points.hit(f"after ack {posted.event.message_id}")
 
@@ -325,11 +328,7 @@ class WatchedRunner:
         """See TurnRunner.start."""
         life = self._life
         life.points.hit(f"before start {job.generation}")
-        if (job.lane, job.generation) not in life.witness.claimed:
-            life.ground.complain(f"turn {job.generation} was started before its claim was durable")
-        if life.ground.started[job.lane, job.generation]:
-            life.ground.complain(f"turn {job.generation} was started twice")
-        life.ground.started[job.lane, job.generation] += 1
+        life.witness.starts(job)
         self._inner.start(job, partial(life.heard, tell))
         life.points.hit(f"after start {job.generation}")
 
@@ -337,8 +336,7 @@ class WatchedRunner:
         """See TurnRunner.cancel."""
         life = self._life
         life.points.hit(f"before cancel {generation}")
-        if "crashed" not in why and life.witness.running.get(lane) == generation:
-            life.ground.complain(f"turn {generation} was cancelled before its end was durable")
+        life.witness.cancels(lane, generation, why)
         self._inner.cancel(lane, generation, why)
         life.points.hit(f"after cancel {generation}")
 
@@ -352,8 +350,7 @@ class WatchedRunner:
         """See TurnRunner.proceed."""
         life = self._life
         life.points.hit(f"before proceed {calls}")
-        if not {call for _, call in life.witness.results}.issuperset(calls):
-            life.ground.complain(f"the agent went on before the results of {calls} were durable")
+        life.witness.proceeds(lane, calls)
         self._inner.proceed(lane, generation, calls)
         life.points.hit(f"after proceed {calls}")
 
@@ -376,9 +373,8 @@ class _Tools(list[Ran]):
     def append(self, ran: Ran) -> None:
         life = self._life
         life.points.hit(f"before tool {ran.call}")
-        if ran.effects == "write" and (ran.session, ran.call) not in life.witness.calls:
-            life.ground.complain(f"tool call {ran.call} ran before it was durable")
-        life.ground.tools.append(ToolRun(life.ground.life, ran))
+        life.witness.runs(ran)
+        life.ground.tools.append(ran)
         super().append(ran)
         life.points.hit(f"after tool {ran.call}")
 
@@ -391,15 +387,9 @@ class WatchedSender:
 
     def send(self, out: Outbound, done: Callable[[SendDone], None]) -> None:
         """See Sender.send."""
-        life, ground = self._life, self._life.ground
-        name = (out.delivery, out.part)
+        life = self._life
         life.points.hit(f"before send {out.delivery}.{out.part}#{out.attempt}")
-        ground.sends[name] += 1
-        if out.delivery not in life.witness.owed:
-            ground.complain(f"{out.delivery} was sent before it was owed durably")
-        recorded = life.witness.attempts[name]
-        if not ground.scenario.capabilities.idempotent_send and recorded < ground.sends[name]:
-            ground.complain(f"{out.delivery}.{out.part} was sent {ground.sends[name]} times, {recorded} are recorded")
+        life.witness.sends(out)
         life.sending.append((out, done))
         life.points.hit(f"after send {out.delivery}.{out.part}#{out.attempt}")
 

@@ -1,17 +1,10 @@
 """Broken variants of the shipped modules: what the enumerator is worth is that it catches each of them.
 
-A mutant changes the source text of one function and gives the shipped function the code of the changed one, so that
-every reference to it, tables included, meets the mutant. A text that isn't there any more is an error, not a miss.
+See ``tests.planted`` for how.
 """
 
 from __future__ import annotations
-import __future__
 
-import inspect
-import textwrap
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from types import FunctionType
 from typing import Any, Final
 
 from attrs import frozen
@@ -22,6 +15,7 @@ from seriatim.storage import sqlite, sqlite_growth
 from tests.crash.enumeration import FULL, Tally, enumerate_scenario
 from tests.crash.run import run
 from tests.crash.scenarios import SCENARIOS
+from tests.planted import early, planted
 
 RUNS_MAX: Final = 300
 """Runs after which a mutant counts as missed."""
@@ -35,17 +29,6 @@ class Mutant:
     function: Any
     changes: tuple[tuple[str, str], ...]
     scenarios: tuple[str, ...]
-
-
-def _early(effect: str) -> tuple[tuple[str, str], ...]:
-    """In Gate._advance: let such effects out when their commit is offered, not when it is durable."""
-    old = "self._in_flight = out.commit ="
-    new = (
-        "early = [e for e in batch.after if type(e).__name__ == '" + effect + "']; "
-        "batch.after = [e for e in batch.after if e not in early]; "
-        "out.effects.extend((Permit('', self.lane, 0), e) for e in early); "
-    )
-    return ((old, new + old),)
 
 
 _EVENTS_FIRST: Final = """\
@@ -101,11 +84,11 @@ MUTANTS: Final = (
         (("tail = reader.read(log, kept.seq)", "tail = reader.read(log, kept.seq)[1:]"),),
         ("long logs",),
     ),
-    Mutant("acked before it is durable", gate.Gate._advance, _early("Ack"), ("one message", "slow writer")),
-    Mutant("the agent starts before its turn is durable", gate.Gate._advance, _early("RunTurn"), ("slow writer",)),
-    Mutant("sent before it is owed durably", gate.Gate._advance, _early("Deliver"), ("slow writer",)),
-    Mutant("cancelled before the end is durable", gate.Gate._advance, _early("CancelTurn"), ("slow writer, stop",)),
-    Mutant("the agent goes on before the result is durable", gate.Gate._advance, _early("Proceed"), ("one tool",)),
+    Mutant("acked before it is durable", gate.Gate._advance, early("Ack"), ("one message", "slow writer")),
+    Mutant("the agent starts before its turn is durable", gate.Gate._advance, early("RunTurn"), ("slow writer",)),
+    Mutant("sent before it is owed durably", gate.Gate._advance, early("Deliver"), ("slow writer",)),
+    Mutant("cancelled before the end is durable", gate.Gate._advance, early("CancelTurn"), ("slow writer, stop",)),
+    Mutant("the agent goes on before the result is durable", gate.Gate._advance, early("Proceed"), ("one tool",)),
     Mutant(
         "a tool runs before its call is durable",
         steps._start,
@@ -175,7 +158,7 @@ MUTANTS: Final = (
     Mutant(
         "a dead actor's mail is forgotten",
         supervisor.SupervisorActor._crashed,
-        (("[*self._leftover(lane), *crash.signals, *crash.mail]", "[]"),),
+        (("[*self._leftover(lane), *struck, *crash.signals, *crash.mail]", "[]"),),
         ("two merged",),
     ),
     Mutant(
@@ -223,18 +206,6 @@ MUTANTS: Final = (
 )
 
 
-@contextmanager
-def planted(mutant: Mutant) -> Iterator[None]:
-    """The shipped function has the mutant's code while this lasts."""
-    function = _function(mutant.function)
-    original = function.__code__
-    function.__code__ = _changed(function, mutant).__code__
-    try:
-        yield
-    finally:
-        function.__code__ = original
-
-
 def caught_by(mutant: Mutant) -> tuple[str, int]:
     """The first violation that gives the mutant away and the runs that it took; "" if none did.
 
@@ -253,22 +224,3 @@ def caught_by(mutant: Mutant) -> tuple[str, int]:
             if runs > RUNS_MAX:
                 return "", runs
     return "", runs
-
-
-def _function(named: Any) -> FunctionType:
-    function = named.fget if isinstance(named, property) else named
-    assert isinstance(function, FunctionType)
-    return function
-
-
-def _changed(function: FunctionType, mutant: Mutant) -> FunctionType:
-    source = textwrap.dedent(inspect.getsource(function))
-    for old, new in mutant.changes:
-        if source.count(old) != 1:
-            raise LookupError(f"{mutant.name}: {old!r} stands {source.count(old)} times in {function.__qualname__}")
-        source = source.replace(old, new)
-    space: dict[str, Any] = {}
-    flags = __future__.annotations.compiler_flag
-    exec(compile(source, f"<{mutant.name}>", "exec", flags), function.__globals__, space)
-    changed: Callable[..., Any] = space[function.__name__]
-    return _function(changed)

@@ -12,8 +12,8 @@ from attrs import Factory, define
 
 from seriatim.storage.sqlite import SqliteStore
 from seriatim.testing.clock import START_MS
+from seriatim.testing.judge import judge
 from seriatim.testing.snapshot import snapshot_files
-from tests.crash.checks import check
 from tests.crash.ground import Ground
 from tests.crash.life import Life
 from tests.crash.points import Fate
@@ -91,7 +91,7 @@ def _lives(ground: Ground, trace: Trace, path: Path, plan: tuple[Fate, ...], see
             for error in life.errors:
                 ground.complain(f"unexpected: {error}")
             if not life.points.dead:
-                check(ground, life)
+                judge(ground, life)
                 return
             ground.deaths += 1
             path = Path(snapshot_files(path, path.parent.parent / str(number + 1), frames=fate.frames))

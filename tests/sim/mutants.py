@@ -1,310 +1,251 @@
-"""Broken variants of the shipped core, each by patching a module: what watches the core must catch every one.
+"""Broken variants of the shipped code: what the simulator is worth is that it finds each of them.
 
-The crash enumerator on SQLite uses the same list. Inside ``planted(name)`` the core is broken that way.
+See ``tests.planted`` for how.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any, Final
 
-from attrs import evolve, frozen
+from attrs import frozen
 
-import seriatim.commands
-import seriatim.decide
-import seriatim.lane
-import seriatim.queueing
-from seriatim.batch import Batch, Now
-from seriatim.commits import Outcome, Refused, Unknown
-from seriatim.effects import Nack, Permit
-from seriatim.errors import KeysTakenError, StoreUnhealthyError
-from seriatim.events import Data, Event
-from seriatim.gate import Gate, Out
-from seriatim.lane import LaneState, PartState
-from seriatim.mail import Inbound, Mail
-from seriatim.queueing import Entry
-from seriatim.storage.memory import MemoryStore
-from seriatim.turn import TurnEnded
+from seriatim import batch, commands, decide, gate, lane, queueing
+from seriatim.actors import delivery, persistence, receipts, session, slots, supervisor, transcript
+from seriatim.testing.chance import Plan, plan_of
+from tests.planted import early
 
 
 @frozen
-class Patch:
-    """One attribute (or one entry of a table) that is replaced."""
-
-    owner: Any
-    name: Any
-    value: Any
-
-    def swap(self) -> Patch:
-        """Put it in; what was there before, for putting it back."""
-        if isinstance(self.owner, dict):
-            before = self.owner[self.name]
-            self.owner[self.name] = self.value
-        else:
-            before = self.owner.__dict__[self.name]
-            setattr(self.owner, self.name, self.value)
-        return evolve(self, value=before)
-
-
-Mutant = Callable[[], list[Patch]]
-
-
-@contextmanager
-def planted(name: str) -> Iterator[None]:
-    """The core with the mutant ``name`` in it."""
-    before = [patch.swap() for patch in MUTANTS[name]()]
-    try:
-        yield
-    finally:
-        for patch in reversed(before):
-            patch.swap()
-
-
-# --- the three that review.md calls weakly caught ---------------------------------------------------------
-
-
-def _doubt_forgotten() -> list[Patch]:
-    """A sure failure of the latest attempt makes the next one unmarked, whatever came before."""
-
-    def doubts(part: PartState) -> int:
-        return 0 if part.last_failed else part.attempts + part.first - part.failures
-
-    return [Patch(PartState, "doubts", property(doubts))]
-
-
-def _turn_result_refusable() -> list[Patch]:
-    """A refused commit loses the turn's end in it."""
-    whole = Gate._unavailable
-
-    def unavailable(gate: Gate, mail: list[Mail], now: Now, out: Out) -> None:
-        whole(gate, [m for m in mail if type(m) is not TurnEnded], now, out)
-
-    return [Patch(Gate, "_unavailable", unavailable)]
-
-
-def _no_fence() -> list[Patch]:
-    """A dead incarnation's queued commit may land after its successor has read the log."""
-
-    def fence(store: MemoryStore, lane: str, incarnation: int) -> None:
-        """Nothing."""
-
-    return [Patch(MemoryStore, "fence", fence)]
-
-
-# --- the gate ---------------------------------------------------------------------------------------------
-
-
-def _effects_before_durable() -> list[Patch]:
-    """Effects leave when their commit is offered."""
-    whole = Gate._advance
-
-    def advance(gate: Gate, now: Now, out: Out) -> None:
-        whole(gate, now, out)
-        if out.commit is not None and gate._batch is not None:
-            permit = Permit(out.commit.id, gate.lane, gate.incarnation)
-            out.effects.extend((permit, effect) for effect in gate._batch.after)
-            gate._batch.after = []
-
-    return [Patch(Gate, "_advance", advance)]
-
-
-def _unknown_as_refused() -> list[Patch]:
-    """Unknown is taken for surely absent."""
-    whole = Gate.settled
-
-    def settled(gate: Gate, outcome: Outcome, now: Now) -> Out:
-        if isinstance(outcome, Unknown):
-            outcome = Refused(outcome.commit, StoreUnhealthyError(outcome.reason))
-        return whole(gate, outcome, now)
-
-    return [Patch(Gate, "settled", settled)]
-
-
-def _unknown_as_crash() -> list[Patch]:
-    """Unknown ends the incarnation, and its turn with it."""
-    whole = Gate.settled
-
-    def settled(gate: Gate, outcome: Outcome, now: Now) -> Out:
-        out = whole(gate, outcome, now)
-        if isinstance(outcome, Unknown):
-            out.lost = True
-        return out
-
-    return [Patch(Gate, "settled", settled)]
-
-
-def _duplicate_as_nack() -> list[Patch]:
-    """A message that was accepted before is refused instead of acknowledged."""
-    whole = Gate._refused
-
-    def refused(gate: Gate, outcome: Refused, now: Now, out: Out) -> None:
-        if isinstance(outcome.error, KeysTakenError):
-            taken = set(outcome.keys_found)
-            for m in gate._mail:
-                if isinstance(m, Inbound) and m.key in taken:
-                    out.internal.append(Nack(m.id, "duplicate"))
-            gate._mail = [m for m in gate._mail if not (isinstance(m, Inbound) and m.key in taken)]
-            outcome = Refused(outcome.commit, StoreUnhealthyError("again"))
-        whole(gate, outcome, now, out)
-
-    return [Patch(Gate, "_refused", refused)]
-
-
-def _refusal_stops_the_stash() -> list[Patch]:
-    """After a refusal what waits in the stash is left lying."""
-    whole = Gate._refused
-
-    def refused(gate: Gate, outcome: Refused, now: Now, out: Out) -> None:
-        over, gate._over = gate._over, True
-        whole(gate, outcome, now, out)
-        gate._over = over or out.stale or out.lost or out.failed is not None
-
-    return [Patch(Gate, "_refused", refused)]
-
-
-def _offered_twice() -> list[Patch]:
-    """A commit in flight is offered again by any tick, not only after Unknown."""
-
-    def tick(gate: Gate, now: Now) -> Out:
-        out = Out()
-        if gate._in_flight is not None:
-            out.commit = gate._in_flight
-        else:
-            gate._advance(now, out)
-        out.wake_at = gate._wake_at()
-        return out
-
-    def wake_at(gate: Gate) -> int | None:
-        if gate._in_flight is not None and gate._retry_at is not None:
-            gate._retry_at += 60
-            return gate._retry_at
-        return gate._retry_at if gate._lazy_at is None else min(gate._lazy_at, gate._retry_at or gate._lazy_at)
-
-    return [Patch(Gate, "tick", tick), Patch(Gate, "_wake_at", wake_at)]
-
-
-def _slot_kept_on_refusal() -> list[Patch]:
-    """A refused commit keeps the turn slot that it took."""
-    whole = Gate.settled
-
-    def settled(gate: Gate, outcome: Outcome, now: Now) -> Out:
-        if isinstance(outcome, Refused) and gate._batch is not None:
-            gate._batch.slots_taken = 0
-        return whole(gate, outcome, now)
-
-    return [Patch(Gate, "settled", settled)]
-
-
-def _slot_kept_at_the_end() -> list[Patch]:
-    """A turn's end doesn't return its slot."""
-
-    def return_slot(batch: Batch) -> None:
-        """Nothing."""
-
-    return [Patch(Batch, "return_slot", return_slot)]
-
-
-# --- the rules --------------------------------------------------------------------------------------------
-
-
-def _duplicate_in_a_batch() -> list[Patch]:
-    """The same message twice in one commit is accepted twice."""
-    whole = seriatim.decide._RULES[Inbound]
-
-    def inbound(batch: Batch, m: Inbound) -> None:
-        batch.keys.pop(m.key, None)
-        whole(batch, m)
-
-    return [Patch(seriatim.decide._RULES, Inbound, inbound)]
-
-
-def _late_result_taken() -> list[Patch]:
-    """A stopped turn's result ends whichever turn runs now."""
-    whole = seriatim.decide._RULES[TurnEnded]
-
-    def turn_ended(batch: Batch, m: TurnEnded) -> None:
-        running = batch.state.running
-        whole(batch, m if running is None else evolve(m, generation=running.generation))
-
-    return [Patch(seriatim.decide._RULES, TurnEnded, turn_ended)]
-
-
-def _queue_items_merged() -> list[Patch]:
-    """A /queue item joins another one."""
-
-    def join_target(queue: list[Entry], entry: Entry) -> int:
-        return len(queue) - 1 if queue and queue[-1].kind == entry.kind else -2
-
-    return [
-        Patch(seriatim.queueing, "join_target", join_target),
-        Patch(seriatim.lane, "join_target", join_target),
-    ]
-
-
-def _second_interruption_forgets_the_first() -> list[Patch]:
-    """An interrupted turn that waits for the next message is forgotten when another is interrupted."""
-
-    def interrupted(state: LaneState, data: Data, event: Event) -> None:
-        state.interrupted = () if state.running is None else (state.running,)
-        state.running = None
-        state.interruptions += 1
-
-    return [Patch(seriatim.lane._LANE_RULES, "inbox/interrupted", interrupted)]
-
-
-def _stop_abandons_what_was_sent() -> list[Patch]:
-    """/stop gives up parts whose first attempt was recorded with the debt."""
-    whole = seriatim.commands._abandon_unsent
-
-    def abandon_unsent(batch: Batch) -> None:
-        state = batch.state
-        for owed in list(state.owed.values()):
-            state.owed[owed.id] = evolve(owed, states=tuple(evolve(part, first=False) for part in owed.states))
-        whole(batch)
-
-    return [Patch(seriatim.commands, "_abandon_unsent", abandon_unsent)]
-
-
-def _wakes_dropped_by_stop() -> list[Patch]:
-    """The queue loses its head at /stop without a word in the log."""
-    whole = seriatim.commands.COMMANDS["stop"]
-
-    def stop(batch: Batch, m: Inbound) -> None:
-        if batch.state.queue and batch.state.queue[0].kind == "wake":
-            del batch.state.queue[0]
-        whole(batch, m)
-
-    return [Patch(seriatim.commands.COMMANDS, "stop", stop)]
-
-
-def _never_given_up() -> list[Patch]:
-    """Doubtful attempts go on without bound, unmarked after the first."""
-
-    def doubts(part: PartState) -> int:
-        return min(part.attempts + part.first - part.failures, 1) if part.attempts < 2 else 0
-
-    return [Patch(PartState, "doubts", property(doubts))]
-
-
-MUTANTS: Final[dict[str, Mutant]] = {
-    "doubt about an earlier send forgotten": _doubt_forgotten,
-    "turn result treated as refusable": _turn_result_refusable,
-    "no fence": _no_fence,
-    "effects before their commit": _effects_before_durable,
-    "Unknown taken for refused": _unknown_as_refused,
-    "Unknown taken for a crash": _unknown_as_crash,
-    "duplicate nacked": _duplicate_as_nack,
-    "refusal stops the stash": _refusal_stops_the_stash,
-    "commit in flight offered twice": _offered_twice,
-    "slot kept on refusal": _slot_kept_on_refusal,
-    "slot kept at a turn's end": _slot_kept_at_the_end,
-    "duplicate accepted in a batch": _duplicate_in_a_batch,
-    "late result taken": _late_result_taken,
-    "/queue items merged": _queue_items_merged,
-    "second interruption forgets the first": _second_interruption_forgets_the_first,
-    "/stop abandons what was sent": _stop_abandons_what_was_sent,
-    "queue changed without an event": _wakes_dropped_by_stop,
-    "third attempt unmarked": _never_given_up,
-}
-"""By name. The first three are the ones that review.md found hard to catch."""
+class Bug:
+    """``function`` with each ``old`` text replaced by its ``new``; ``likely``: plans under which it should show."""
+
+    name: str
+    function: Any
+    changes: tuple[tuple[str, str], ...]
+    likely: Callable[[Plan], object] = lambda plan: True
+
+    def seeds(self, count: int) -> list[int]:
+        """The first ``count`` seeds, likely ones first."""
+        return sorted(range(count), key=lambda seed: not self.likely(plan_of(seed)))
+
+
+_doubts: Any = lane.PartState.doubts
+
+
+def _crashes(plan: Plan) -> bool:
+    return plan.lane_crash > 0
+
+
+def _rests(plan: Plan) -> bool:
+    return plan.rests > 0 or plan.warm == 1
+
+
+def _refusals(plan: Plan) -> bool:
+    return plan.refused > 0 or plan.outage > 0
+
+
+def _unknowns(plan: Plan) -> bool:
+    return plan.unknown > 0 and not plan.lane_crash
+
+
+def _slow(plan: Plan) -> bool:
+    return plan.writer < 1
+
+
+def _few_slots(plan: Plan) -> bool:
+    return plan.slots == 1 and plan.lanes > 1
+
+
+def _bad_sends(plan: Plan) -> bool:
+    return plan.bad_send > 0 and not plan.able.idempotent_send
+
+
+BUGS: Final = (
+    # The eight that every simulator of such a runtime has to find.
+    Bug(
+        "lost update",
+        persistence.PersistenceActor._write,
+        (
+            (
+                "self._store.commit(commits)",
+                "self._store.commit(commits[:1]) + [Durable(commit.id) for commit in commits[1:]]",
+            ),
+        ),
+        lambda plan: plan.writer < 1 and plan.lanes > 1,
+    ),
+    Bug("stale revive", gate.Gate.quiescent, (("self._in_flight or ", ""),), _rests),
+    Bug(
+        "double activation",
+        supervisor.SupervisorActor._route,
+        (
+            (
+                'elif lane.state == "live":',
+                (
+                    'elif lane.state == "passivating":\n'
+                    '        self._activate(_Lane(message.key, 0, "reading", deque([*lane.held, message.mail])))\n'
+                    '    elif lane.state == "live":'
+                ),
+            ),
+        ),
+        _rests,
+    ),
+    Bug("promote race", decide.start_next, (("state.running is not None or ", ""),)),
+    Bug("missed wake", slots.TurnSlots.give_back, (("self._serve()", "pass"),), _few_slots),
+    Bug("overtaking", supervisor.Directory.submit, ((" and key not in self._routed", ""),)),
+    Bug(
+        "late finish of a fenced turn",
+        decide._turn_ended,
+        (("running is None or running.generation != m.generation", "running is None"),),
+    ),
+    Bug("ack before durable", gate.Gate._advance, early("Ack"), _slow),
+    # The rest of law 2.
+    Bug("turn before durable", gate.Gate._advance, early("RunTurn"), _slow),
+    Bug("send before durable", gate.Gate._advance, early("Deliver"), _slow),
+    Bug("cancel before durable", gate.Gate._advance, early("CancelTurn"), _slow),
+    # The gate.
+    Bug(
+        "turn result treated as refusable",
+        gate.Gate._unavailable,
+        (("self._kept.append(message)", "type(message) is TurnEnded or self._kept.append(message)"),),
+        _refusals,
+    ),
+    Bug(
+        "Unknown taken for refused",
+        gate.Gate.settled,
+        (
+            ("elif type(outcome) is Unknown:", "elif False:"),
+            (
+                "assert type(outcome) is Refused",
+                (
+                    "from seriatim.errors import StoreUnhealthyError; "
+                    "outcome = outcome if type(outcome) is Refused else Refused(commit.id, StoreUnhealthyError(''))"
+                ),
+            ),
+        ),
+        _unknowns,
+    ),
+    Bug("Unknown taken for a crash", gate.Gate.settled, (("self._unknown = True", "out.stale = True"),), _unknowns),
+    Bug(
+        "duplicate nacked",
+        gate.Gate._refused,
+        (("AckDuplicate(message.id)", "Nack(message.id, 'duplicate')"),),
+        lambda plan: plan.repeats,
+    ),
+    Bug(
+        "refusal stops the stash",
+        gate.Gate._refused,
+        (("self._hopeless(mail, error, out)\n    self._advance(now, out)", "self._hopeless(mail, error, out)"),),
+        lambda plan: plan.refused and plan.writer < 1,
+    ),
+    Bug("kept mail is overtaken", gate.Gate._gather, (("elif self._kept:", "elif False:"),), _refusals),
+    Bug(
+        "slot kept on refusal",
+        gate.Gate.settled,
+        (("out.slots_back += batch.slots_taken", "pass"),),
+        lambda plan: plan.refused and plan.slots == 1,
+    ),
+    Bug("slot kept at a turn's end", batch.Batch.return_slot, (("self.after.append(ReturnSlot())", "pass"),)),
+    # The rules.
+    Bug(
+        "duplicate accepted in a batch",
+        decide._inbound,
+        (("if m.key and m.key in batch.keys:", "if False:"),),
+        lambda plan: plan.repeats and plan.writer < 1,
+    ),
+    Bug("/queue items merged", queueing.join_target, (('if entry.kind == "human"', "if True"),)),
+    Bug(
+        "second interruption forgets the first",
+        lane._interrupted,
+        (("state.interrupted += (state.running,)", "state.interrupted = (state.running,)"),),
+        lambda plan: plan.rules.freshness_ms < 1_000 and plan.process_crash,
+    ),
+    Bug(
+        "/stop abandons what was sent",
+        commands._abandon_unsent,
+        ((" and not part.first", ""),),
+        _bad_sends,
+    ),
+    Bug(
+        "queue changed without an event",
+        commands._stop,
+        (
+            (
+                "_accept(batch, m)",
+                "_accept(batch, m); state.queue and state.queue[0].kind == 'wake' and state.queue.pop(0)",
+            ),
+        ),
+    ),
+    Bug("doubt about an earlier send forgotten", _doubts, (("return self", "return 0 if self.last_failed else self"),)),
+    Bug("third attempt unmarked", _doubts, (("return self", "return 0 if self.attempts > 1 else self"),), _bad_sends),
+    # Lives of lanes.
+    Bug(
+        "no fence",
+        supervisor.SupervisorActor._fence,
+        (
+            (
+                "self._ports.writer.tell(Fence(lane_log(lane.key), lane.incarnation, self.own_ref))",
+                "self._ask_to_read(lane)",
+            ),
+        ),
+        lambda plan: plan.lane_crash and plan.writer < 1,
+    ),
+    Bug(
+        "a dead lane's mail is forgotten",
+        supervisor.SupervisorActor._crashed,
+        (("[*self._leftover(lane), *struck, *crash.signals, *crash.mail]", "[]"),),
+        _crashes,
+    ),
+    Bug(
+        "a dead lane's last message goes first",
+        supervisor.SupervisorActor._crashed,
+        (("*self._leftover(lane), *struck,", "*struck, *self._leftover(lane),"),),
+        _crashes,
+    ),
+    Bug(
+        "a dead lane's turn runs on",
+        supervisor.SupervisorActor._crashed,
+        (("if running is not None:", "if False:"),),
+        _crashes,
+    ),
+    Bug(
+        "a dead lane keeps its slots",
+        supervisor.SupervisorActor._crashed,
+        (("self._ports.slots.give_back_all(lane.key)", "pass"),),
+        _crashes,
+    ),
+    Bug(
+        "quarantined before the truth is known",
+        supervisor.SupervisorActor._restart,
+        (
+            (
+                "self._back_off(lane, lane.crashes)",
+                "self._quarantine(lane) if lane.doomed else self._back_off(lane, lane.crashes)",
+            ),
+        ),
+        lambda plan: plan.lane_crash > 0.03 and plan.writer < 1,
+    ),
+    Bug(
+        "mail held while a lane goes to rest is forgotten",
+        supervisor.SupervisorActor._passivated,
+        (("if lane.held:", "if False:"),),
+        _rests,
+    ),
+    Bug("rests with open work", session.SessionActor._passivate, (("state.waiting or ", ""),), _rests),
+    Bug("a new conversation keeps the old transcript", transcript.Transcript.take, (("self.begin(", "id("),)),
+    Bug(
+        "refused because it stops, though it may be durable",
+        receipts.Receipts.close,
+        (("receipt._finish(error)\n        _", "receipt.outcome = 'refused'; receipt._finish(error)\n        _"),),
+        lambda plan: plan.stops,
+    ),
+    # The way out.
+    Bug(
+        "a delivery waits for a dead lane's word",
+        delivery.DeliveryActor._take_up,
+        (("known[1].asked = False", "pass"),),
+        lambda plan: plan.lane_crash and plan.rules.separate_attempt,
+    ),
+    Bug("newest reply first", delivery.DeliveryActor._take_up, ((".jobs.append(job)", ".jobs.appendleft(job)"),)),
+    Bug("two sends at once in a chat", delivery.DeliveryActor._advance, (("job.sending or ", ""),)),
+)

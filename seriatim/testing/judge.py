@@ -1,34 +1,81 @@
-"""What must hold at the end of a run: read from the logs by a fold of its own, from the platform and from the tools."""
+"""What must hold of a run that has come to rest: read from the logs with plain eyes, from the platform and the tools.
+
+Beside the product: the logs are followed by rules of this file's own, so that a fault in the fold shows.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 import attrs
 from attrs import define, field
 
+from seriatim.actors.receipts import Receipt
+from seriatim.actors.runtime import Runtime
 from seriatim.errors import SeriatimError
 from seriatim.events import Event, LogId, lane_log, session_log
-from seriatim.lane import fold
+from seriatim.lane import LaneState, fold
 from seriatim.limits import INTERRUPTIONS_MAX
 from seriatim.outbox import RECOVERED_NOTICE
+from seriatim.queueing import authority
 from seriatim.recovery import GIVEN_UP_TEXT
 from seriatim.snapshots import lane_from_snapshot
 from seriatim.storage.audit import audit
 from seriatim.storage.contract import StoreReader
-from tests.crash.ground import Ground
-from tests.crash.witness import all_logs
-
-if TYPE_CHECKING:
-    from tests.crash.life import Life
+from seriatim.testing.fake_platform import FakePlatform
+from seriatim.testing.scripted import Ran, ScriptedRunner
+from seriatim.testing.witness import all_logs
 
 Logs = dict[LogId, list[Event]]
 
 
-def check(ground: Ground, life: Life) -> None:
-    """Hold everything against a run that has come to rest; what doesn't hold is noted in ``ground``."""
-    reader: StoreReader = life.reader()
+class Ground(Protocol):
+    """What outlives a process: the platform, what tools did, what was refused, and how often anything died."""
+
+    platform: FakePlatform
+    tools: list[Ran]
+    refused: set[str]
+    given: list[list[str]]
+    """Of each life of the process: the messages in the order in which it was given them."""
+    deaths: int
+    checked: Counter[str]
+    """How often each invariant was judged."""
+
+    def complain(self, text: str) -> None:
+        """Note what doesn't hold."""
+        ...
+
+    def echoed(self, text: str) -> bool:
+        """Whether the agent repeats this text of a message in its reply."""
+        ...
+
+    def whole(self, reader: StoreReader, log: LogId) -> list[Event]:
+        """All events of a log, those that its archive stands for included."""
+        ...
+
+
+class Process(Protocol):
+    """The process that has come to rest; ``receipts``: of what it was given."""
+
+    runtime: Runtime
+    runner: ScriptedRunner
+    receipts: list[Receipt]
+
+    @property
+    def sending(self) -> Sequence[Any]:
+        """Sends on their way."""
+        ...
+
+    def reader(self) -> StoreReader:
+        """A reader of its store."""
+        ...
+
+
+def judge(ground: Ground, process: Process) -> None:
+    """Hold everything against a run that has come to rest; what doesn't hold is told to ``ground``."""
+    reader = process.reader()
     try:
         logs: Logs = {log: ground.whole(reader, log) for log in all_logs(reader)}
         _check_archives(ground, reader, logs)
@@ -36,12 +83,13 @@ def check(ground: Ground, life: Life) -> None:
         ground.complain(f"the store can't be read: {error}")
         return
     found = audit(reader)
+    ground.checked["law_1"] += 1
     if not found.holds or found.logs.waiting:
         ground.complain(f"law 1: {found.logs}, counted {found.counters}, {found.problems}")
     if work := reader.open_work():
         ground.complain(f"open work at rest: {work}")
-    _check_rest(ground, life)
-    _check_live(ground, life, logs)
+    _check_rest(ground, process)
+    judge_live(ground, process, reader)
     lanes = [_Lane(log, events) for log, events in logs.items() if log.startswith("lane:")]
     for log, events in logs.items():
         _check_numbering(ground, log, events)
@@ -49,12 +97,14 @@ def check(ground: Ground, life: Life) -> None:
             _check_session(ground, log, events)
     for lane in lanes:
         lane.read()
+        ground.checked["queue_fifo"] += lane.turns
         for text in lane.wrong:
             ground.complain(f"{text} in {lane.log}")
         _check_attempts(ground, lane)
         _check_replies(ground, lane)
     _check_inbox(ground, lanes)
-    _check_receipts(ground, life, lanes)
+    _check_order(ground, lanes)
+    _check_receipts(ground, process, lanes)
     _check_repeats(ground)
     _check_tools(ground, logs)
 
@@ -62,29 +112,52 @@ def check(ground: Ground, life: Life) -> None:
 # --- the process at rest ---------------------------------------------------------------------------------
 
 
-def _check_rest(ground: Ground, life: Life) -> None:
-    runtime = life.runtime
+def _check_rest(ground: Ground, process: Process) -> None:
+    runtime = process.runtime
     left = {
-        "turns of the runner": len(life.runner.running()),
+        "turns of the runner": process.runner.live,
         "slots held": runtime.slots.held,
         "lanes waiting for a slot": runtime.slots.waiting,
         "deliveries pending": runtime.deliveries.pending,
         "receipts open": len(runtime.receipts),
-        "sends on their way": len(life.sending),
+        "sends on their way": len(process.sending),
     }
     for what, count in left.items():
         if count:
             ground.complain(f"at rest, and {count} {what}")
 
 
-def _check_live(ground: Ground, life: Life, logs: Logs) -> None:
-    for gate in life.runtime.directory.gates():
+def judge_live(ground: Ground, process: Process, reader: StoreReader, *, all_serve: bool = True) -> None:
+    """At any rest, turns may be running: each live lane is what its logs tell, and none has work that lies idle."""
+    runtime = process.runtime
+    full = runtime.slots.held >= runtime.settings.slots_max
+    for gate in runtime.directory.gates():
         state = gate.durable
-        told = fold(state.key, logs.get(lane_log(state.key), []), lambda session: logs.get(session_log(session), []))
+        told = fold(
+            state.key,
+            ground.whole(reader, lane_log(state.key)),
+            lambda session: ground.whole(reader, session_log(session)),
+        )
+        ground.checked["fold_is_live"] += 1
         if not gate.quiescent():
             ground.complain(f"at rest, and the gate of {state.key} isn't")
         if told != state:
-            ground.complain(f"the live state of {state.key} isn't what its logs tell")
+            ground.complain(f"the live state of {state.key} isn't what its logs tell: {state}, not {told}")
+        _check_idle(ground, state, full=full, draining=runtime.switches.draining)
+    for log, hot in reader.open_work():
+        key = log.removeprefix("lane:")
+        if all_serve and key not in runtime.directory.live and not runtime.switches.draining:
+            ground.complain(f"{key} has open work and is not live: {hot}")
+    for receipt in process.receipts:
+        ground.checked["no_lost_mail"] += 1
+        if receipt.outcome == "pending":
+            ground.complain(f"whoever gave {receipt.message_id} in {receipt.session_key} was never told")
+
+
+def _check_idle(ground: Ground, state: LaneState, *, full: bool, draining: bool) -> None:
+    ground.checked["no_idle_work"] += 1
+    if state.running is None and state.queue and not full and not draining:
+        ground.complain(f"work waits in an idle lane: {state.queue} of {state.key}")
 
 
 def _check_archives(ground: Ground, reader: StoreReader, logs: Logs) -> None:
@@ -160,6 +233,8 @@ class _Message:
     command: str
     text: str
     platform_id: str
+    by_receipt: bool
+    authority: str
     seq: int
     ends: list[str] = field(factory=list)
     claims: list[str] = field(factory=list)
@@ -175,8 +250,11 @@ class _Lane:
         self.messages: dict[str, _Message] = {}
         self.owed: dict[str, Event] = {}
         self.settled: set[tuple[str, int]] = set()
-        self.abandoned: set[tuple[str, int]] = set()
+        self.abandoned: dict[tuple[str, int], str] = {}
         self.interruptions: Counter[str] = Counter()
+        self.in_a_row = 0
+        self.to_give_up: set[str] = set()
+        self.turns = 0
         self.undecided = 0
         self.aborted = False
         self.session = ""
@@ -197,7 +275,14 @@ class _Lane:
     def _inbox_accepted(self, event: Event) -> None:
         data = event.data
         self.messages[data["id"]] = _Message(
-            data["id"], data["kind"], data.get("command", ""), data["text"], data.get("messageId", ""), event.seq
+            data["id"],
+            data["kind"],
+            data.get("command", ""),
+            data["text"],
+            data.get("messageId", ""),
+            data.get("door") == "receipt",
+            authority(data),
+            event.seq,
         )
 
     def _route_bound(self, event: Event) -> None:
@@ -210,6 +295,7 @@ class _Lane:
 
     def _inbox_claimed(self, event: Event) -> None:
         claimed = [self.messages[inbox_id] for inbox_id in event.data["ids"]]
+        self.turns += 1
         kinds = {message.kind for message in claimed}
         if len(claimed) > 1 and kinds != {"human"}:
             self.wrong.append(f"a turn claims {sorted(kinds)} together")
@@ -219,7 +305,7 @@ class _Lane:
             if not message.claims and any(
                 other.seq < message.seq and not other.claims and not other.ends and other not in claimed
                 for other in self.messages.values()
-                if other.kind == message.kind
+                if other.kind == message.kind and (other.authority == message.authority or message.kind == "queue")
             ):
                 self.wrong.append(f"{message.id} overtakes an earlier message of its kind")
             message.claims.append(event.data["session"])
@@ -238,6 +324,8 @@ class _Lane:
             self.wrong.append("a turn was aborted and nobody asked for it")
         if event.data["end"] == "aborted":
             self.aborted = True
+        if event.data["by"] == "turn":
+            self.in_a_row = 0
         if message.command in ("new", "reset"):
             for other in self.messages.values():
                 if other.seq < message.seq and not other.ends and other.kind != "wake":
@@ -259,13 +347,18 @@ class _Lane:
                 self.wrong.append(f"wake {inbox_id} was dropped by {reason}")
             if message.kind == "queue" and reason == "stop" and not message.claims:
                 self.wrong.append(f"/queue item {inbox_id} was dropped by /stop")
-            if reason == "interrupted" and self.interruptions[inbox_id] < INTERRUPTIONS_MAX:
-                self.wrong.append(f"{inbox_id} was given up after {self.interruptions[inbox_id]} interruptions")
         if reason == "interrupted":
+            if self.in_a_row < INTERRUPTIONS_MAX:
+                self.wrong.append(f"{event.data['ids']} were given up after {self.in_a_row} interruptions")
             self.undecided += 1
+            self.in_a_row = 0
+        self.to_give_up.difference_update(event.data["ids"])
 
     def _inbox_interrupted(self, event: Event) -> None:
         self.interruptions.update(event.data["ids"])
+        self.in_a_row += 1
+        if self.in_a_row >= INTERRUPTIONS_MAX:
+            self.to_give_up.update(event.data["ids"])
 
     def _delivery_owed(self, event: Event) -> None:
         self.owed[event.data["id"]] = event
@@ -278,17 +371,13 @@ class _Lane:
         self.settled.add((event.data["id"], event.data["part"]))
 
     def _delivery_abandoned(self, event: Event) -> None:
-        self.abandoned.add((event.data["id"], event.data["part"]))
+        self.abandoned[event.data["id"], event.data["part"]] = event.data["reason"]
 
 
 def _check_attempts(ground: Ground, lane: _Lane) -> None:
     """Nothing is tried more often than the third interruption allows, and nothing is blamed on no death."""
-    for inbox_id, count in lane.interruptions.items():
-        message = lane.messages[inbox_id]
-        if len(message.claims) > INTERRUPTIONS_MAX:
-            ground.complain(f"{inbox_id} was run {len(message.claims)} times")
-        if count >= INTERRUPTIONS_MAX and not any(end.startswith("dropped") for end in message.ends):
-            ground.complain(f"{inbox_id} was interrupted {count} times and not given up")
+    for inbox_id in sorted(lane.to_give_up):
+        ground.complain(f"{inbox_id} was not given up after {INTERRUPTIONS_MAX} interruptions in a row")
     if max(lane.interruptions.values(), default=0) > ground.deaths:
         ground.complain("turns were interrupted more often than anything died")
 
@@ -309,6 +398,8 @@ def _check_replies(ground: Ground, lane: _Lane) -> None:
             if name not in lane.settled and name not in lane.abandoned:
                 ground.complain(f"part {part} of {delivery} is neither settled nor abandoned")
             if name in lane.abandoned:
+                if lane.abandoned[name] == "stop" and name in first:
+                    ground.complain(f"part {part} of {delivery} was given up by /stop, and yet it had been sent")
                 continue
             if name not in first:
                 ground.complain(f"part {part} of {delivery} never arrived")
@@ -317,11 +408,14 @@ def _check_replies(ground: Ground, lane: _Lane) -> None:
             said = received[first[name]].out
             if said.text.removeprefix(RECOVERED_NOTICE) != text or said.target.to_data() != event.data["to"]:
                 ground.complain(f"part {part} of {delivery} arrived changed")
+    ground.checked["reply_order"] += len(places)
     if places != sorted(places):
         ground.complain(f"replies of {lane.log} arrived out of order")
     texts = " ".join(text for event in lane.owed.values() for text in event.data["parts"])
     for message in lane.messages.values():
-        echoed = message.kind != "command" and message.text.split()[0] not in ("fail", "silent", "never", "long")
+        if message.by_receipt:
+            continue
+        echoed = message.kind != "command" and ground.echoed(message.text)
         if message.ends == ["answered completed"] and echoed and message.text not in texts:
             ground.complain(f"{message.text!r} was answered without a word of it")
         if "dropped interrupted" in message.ends and GIVEN_UP_TEXT.format(times=INTERRUPTIONS_MAX) not in texts:
@@ -334,6 +428,7 @@ def _check_inbox(ground: Ground, lanes: list[_Lane]) -> None:
     for lane in lanes:
         for message in lane.messages.values():
             accepted[message.platform_id] += 1
+            ground.checked["no_lost_mail"] += 1
             if len(message.ends) != 1:
                 ground.complain(f"{message.text!r} has the ends {message.ends}")
             if message.id in ground.refused:
@@ -348,23 +443,33 @@ def _check_inbox(ground: Ground, lanes: list[_Lane]) -> None:
             ground.complain(f"{name} is not acked at rest")
 
 
-def _check_receipts(ground: Ground, life: Life, lanes: list[_Lane]) -> None:
+def _check_order(ground: Ground, lanes: list[_Lane]) -> None:
+    """A lane accepts in the order in which its messages came to the door."""
+    for lane in lanes:
+        for given in ground.given:
+            places = [lane.messages[inbox_id].seq for inbox_id in given if inbox_id in lane.messages]
+            ground.checked["no_overtaking"] += len(places)
+            if places != sorted(places):
+                ground.complain(f"messages overtook each other at the door of {lane.log}: {places}")
+
+
+def _check_receipts(ground: Ground, process: Process, lanes: list[_Lane]) -> None:
     """Whoever waits for a message hears what the log says, whatever died in between."""
     ends = {message.id: message.ends for lane in lanes for message in lane.messages.values()}
-    for receipt in life.receipts:
+    for receipt in process.receipts:
         end = receipt.end
         if end is None:
-            ground.complain(f"{receipt.message_id} is over and its receipt {receipt.outcome}")
+            ground.complain(f"{receipt.session_key}: {receipt.message_id} is over, its receipt {receipt.outcome}")
         elif end.outcome in ("answered", "merged", "dropped"):
             told = ends.get(receipt.message_id, [])
             if not told or not told[0].startswith(end.outcome):
-                ground.complain(f"a receipt says {end.outcome}, the log {told}")
+                ground.complain(f"{receipt.session_key}: a receipt says {end.outcome}, the log {told}")
             if (
                 told == ["answered completed"]
                 and end.text is None
                 and "silent" not in _texts(lanes, receipt.message_id)
             ):
-                ground.complain(f"the receipt of {receipt.message_id} has lost the reply")
+                ground.complain(f"{receipt.session_key}: the receipt of {receipt.message_id} has lost the reply")
 
 
 def _texts(lanes: list[_Lane], inbox_id: str) -> str:
@@ -377,6 +482,7 @@ def _check_repeats(ground: Ground) -> None:
     for got in ground.platform.received:
         name = (got.out.delivery, got.out.part)
         marked = got.out.text.startswith(RECOVERED_NOTICE)
+        ground.checked["no_unmarked_repeat"] += 1
         if arrived[name] and not marked:
             ground.complain(f"part {name[1]} of {name[0]} arrived again, unmarked")
         if marked and got.out.attempt < 2:
@@ -389,7 +495,7 @@ def _check_repeats(ground: Ground) -> None:
 
 def _check_tools(ground: Ground, logs: Logs) -> None:
     """No recorded call runs twice, and one that ran is never told as not started."""
-    runs = Counter((tool.ran.session, tool.ran.call) for tool in ground.tools if tool.ran.effects == "write")
+    runs = Counter((ran.session, ran.call) for ran in ground.tools if ran.effects == "write")
     for (session, call), count in runs.items():
         if count > 1:
             ground.complain(f"call {call} of {session} ran {count} times")
