@@ -191,7 +191,7 @@ class PinnedDispatcher(PoolDispatcher):
 
 # -- the event loop --------------------------------------------------------------------------------
 
-HANDOFF_LOOK_EVERY = 4  # activations between two looks at whether a group is together: a look is three calls
+HANDOFF_LOOK_EVERY = 2  # activations between two looks at whether a group is together: a look is three calls
 SLOW_YIELD_MS = 4.0  # the writer that it lets in may stage a group meanwhile; beside a CPU hog it costs 5 ms and more
 # sched_yield comes back before a waiting thread has woken, and then that one gets the GIL only after a switch interval:
 # with 64 lanes loop and writer ran in lockstep. sleep(0) costs us some 80 us a time and lets it in for good: so it is

@@ -19,7 +19,7 @@ def figures(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 def test_each_size_has_its_ratio(figures: dict[str, Any]) -> None:
     """So many commits waiting, and how they fare against the floor."""
     assert list(figures["commits"]) == ["1", "8", "64", "512"]
-    assert all(0 < found["vs_floor"] < 2 for found in figures["commits"].values())
+    assert all(found["vs_floor"] > 0 for found in figures["commits"].values())
 
 
 def test_a_group_is_one_statement(figures: dict[str, Any]) -> None:
