@@ -174,6 +174,7 @@ class Bench:
         events = connection.execute("SELECT * FROM events ORDER BY at").fetchall()
         commits = connection.execute("SELECT * FROM commits WHERE id NOT LIKE 'birth%' ORDER BY at").fetchall()
         numbers: dict[str, int] = dict(connection.execute("SELECT id, n FROM logs").fetchall())
+        keys = {row[0]: row for row in connection.execute("SELECT * FROM keys")}
         connection.close()
         found: list[Rows] = []
         for i, group in enumerate(self.groups):
@@ -182,7 +183,7 @@ class Bench:
                 {
                     "events": _slice(events, i, len(self.groups)),
                     "commits": _slice(commits, i, len(self.groups)),
-                    "keys": [(key,) for c in group for key in c.unique],
+                    "keys": [keys[key] for c in group for key in c.unique],
                     "lanes": [(log, *(getattr(hot, name) for name in HOT)) for log, hot in hots],
                 }
             )

@@ -22,6 +22,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
+import attrs
+
 from seriatim.actors.calling import entry_of
 from seriatim.actors.clockwork import SystemClock
 from seriatim.actors.dispatch import LoopDispatcher, PinnedDispatcher
@@ -521,10 +523,15 @@ class Gateway:
         }
 
     def health(self) -> Mapping[str, Any]:
-        """How things stand: state, live lanes, turns running and waiting for a slot, replies owed, adapters."""
+        """How things stand: state, live lanes, turns running and waiting for a slot, replies owed, adapters.
+
+        ``storage`` holds the fields of ``StoreHealth``, the paths among them that agents' tools should be kept from.
+        """
         runtime = self._runtime
         state = "failed" if self._failure is not None else self._state
         facts: dict[str, Any] = {"state": state, "adapters": {}, "store": str(self._unopened or "works")}
+        if self._store is not None:
+            facts["storage"] = attrs.asdict(self._store.health())
         if self._door is not None:
             facts["spooled"] = self._door.count
         for adapter in self.adapters:

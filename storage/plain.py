@@ -1,10 +1,10 @@
 """Staging a whole group of plain commits in one go: the common case, column by column.
 
 Plain is what nearly every commit is: its logs are known and at the heads that it expects, its sessions are its own, its
-names are good and new to the group, and it has neither bindings nor rare fields. Checks and encoding then run as a few
-dozen C loops over the group instead of Python code per event. One thing out of the ordinary, be it wrong or only rare,
-and the group is left to ``Staging.add``, which decides what is refused and why. So this module may call anything "not
-plain", and must never take what ``Staging.add`` would refuse.
+names are good and new to the group, and it has neither bindings nor blobs nor rare fields. Checks and encoding then run
+as a few dozen C loops over the group instead of Python code per event. One thing out of the ordinary, be it wrong or
+only rare, and the group is left to ``Staging.add``, which decides what is refused and why. So this module may call
+anything "not plain", and must never take what ``Staging.add`` would refuse.
 """
 
 from __future__ import annotations
@@ -83,6 +83,7 @@ def _are_shaped(commits: Sequence[Commit], ids: list[str], fences: Mapping[LogId
     for commit in commits:
         if (
             commit.bindings
+            or commit.blobs
             or not 0 < len(commit.parts) <= PARTS_MAX
             or commit.incarnation < fences.get(commit.lane, commit.incarnation)
         ):

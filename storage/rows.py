@@ -72,6 +72,8 @@ def _extra(staged: StagedCommit, number: int, at: int) -> str | int:
         extra["log"], extra["header"] = part.log, part.header
     if part.rare:
         extra["rare"] = [[at + r.place, r.seqs, r.operation, r.ignorable] for r in part.rare]
+    if staged.commit.blobs:
+        extra["blobs"] = staged.commit.blobs
     if number == 0 and len(staged.commit.unique) > 1:
         extra["keys"] = staged.commit.unique[1:]
     if number == len(staged.parts) - 1 and staged.bindings:

@@ -88,6 +88,14 @@ _SECOND: Final[tuple[str, ...]] = (
         log INTEGER PRIMARY KEY, base INTEGER NOT NULL, chain INTEGER NOT NULL, version INTEGER NOT NULL,
         accepted INTEGER NOT NULL, answered INTEGER NOT NULL, merged INTEGER NOT NULL, dropped INTEGER NOT NULL,
         crc INTEGER NOT NULL, data TEXT NOT NULL) STRICT""",
+    # Which log a key came with (erasing may free it), and where in the events (its age, see ``key_marks``). Keys from
+    # before have neither: they belong to no log and are older than any mark.
+    "ALTER TABLE keys ADD COLUMN log INTEGER NOT NULL DEFAULT 0",
+    "ALTER TABLE keys ADD COLUMN at INTEGER NOT NULL DEFAULT 0",
+    # Where the events ended at some time: a key with a smaller ``at`` is older than that.
+    "CREATE TABLE key_marks(time INTEGER PRIMARY KEY, at INTEGER NOT NULL) STRICT",
+    # Which logs refer to a blob.
+    "CREATE TABLE blob_refs(hash TEXT, log INTEGER, PRIMARY KEY (hash, log)) STRICT, WITHOUT ROWID",
     *INDEXES,
 )
 """What format 2 adds to files that hold data already: each thing with a word on what it is for."""
@@ -120,7 +128,7 @@ _COMMITS: Final = """
     WHERE NEW.log2 IS NOT 0;"""
 
 _KEYS: Final = """
-  INSERT INTO keys SELECT NEW.key WHERE NEW.key IS NOT 0;"""
+  INSERT INTO keys SELECT NEW.key, NEW.log, NEW.at WHERE NEW.key IS NOT 0;"""
 
 _LANES: Final = f"""
   INSERT INTO lanes(log, {", ".join(HOT)}) SELECT NEW.log, {", ".join(f"NEW.{name}" for name in HOT)}
@@ -131,7 +139,8 @@ _EXTRA: Final = """
   INSERT INTO logs(n, id, header)
     SELECT NEW.log, json_extract(NEW.extra, '$.log'), json_extract(NEW.extra, '$.header')
     WHERE json_extract(NEW.extra, '$.log') IS NOT NULL;
-  INSERT INTO keys SELECT value FROM json_each(NEW.extra, '$.keys');
+  INSERT INTO keys SELECT value, NEW.log, NEW.at FROM json_each(NEW.extra, '$.keys');
+  INSERT OR IGNORE INTO blob_refs SELECT value, NEW.log FROM json_each(NEW.extra, '$.blobs');
   UPDATE logs SET lane = json_extract(b.value, '$[1]') FROM json_each(NEW.extra, '$.bindings') b
     WHERE logs.n = json_extract(b.value, '$[0]');
   UPDATE events SET source_event_seqs = json_extract(r.value, '$[1]'),

@@ -12,32 +12,39 @@ import contextlib
 import json
 import os
 import sqlite3
+import threading
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
+from weakref import WeakSet
 
 from seriatim.commits import Commit, Durable, Outcome, Refused, Unknown
 from seriatim.errors import (
     HomeError,
     InvalidInputError,
+    LogNotFoundError,
     OwnershipLostError,
     StoreError,
     StoreUnhealthyError,
 )
 from seriatim.events import LogId
-from seriatim.limits import STORE_LOGS_CACHED_MAX
+from seriatim.limits import BLOBS_SWEPT_MAX, KEYS_PRUNED_MAX, STORE_LOGS_CACHED_MAX, WAL_CUT_BYTES
 
-from .contract import Archive, Checkpoint
+from .blobs import BlobFolder, blobs_of
+from .contract import Archive, BlobsSwept, Checkpoint, Erasure, KeysPruned, StoreHealth
 from .encoding import chain_start
+from .erasing import SYSTEM, check_erasure, tombstone
 from .files import alone_in, connect_readonly, create_private, error_name, inspect_file, mend_mode, open_error, uri_of
 from .plain import PlainGroup, stage_plain
 from .rows import NO_ROW, lay_out, padded, statement
 from .schema import COLUMNS, FORMAT, migrate
 from .sqlite_growth import compact, keep
 from .sqlite_reader import SqliteReader
+from .sqlite_upkeep import prune, referenced, remove_log
 from .staging import LogState, Staging, is_name, stage
 from .views import restore_views
+from .wal import WalWatch
 
 _LOCKED: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL)
 _DAMAGED: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
@@ -74,6 +81,12 @@ class SqliteStore:
         self._findable = True
         self._closed = False
         self._rows_max = 0
+        self._blobs = BlobFolder(blobs_of(self.path))
+        self._wal = WalWatch(self.path)
+        self._readers: WeakSet[SqliteReader] = WeakSet()
+        self._readers_lock = threading.Lock()
+        real = os.path.realpath(self.path)
+        self._paths = (real, real + "-wal", real + "-shm", os.path.realpath(self._blobs.folder))
         self._files: tuple[_Place, _Place] = (None, None)
         version = inspect_file(self.path, write=True, busy_ms=busy_ms)
         try:
@@ -103,6 +116,7 @@ class SqliteStore:
                 if self._unknown:
                     self._unknown.difference_update(o.commit for o in answered if type(o) is not Unknown)
                 outcomes += answered
+                self._tend()
             else:
                 outcomes += [
                     self._doubt(c.id, refusal) if c.id in self._unknown else Refused(c.id, refusal) for c in group
@@ -135,9 +149,70 @@ class SqliteStore:
             self._distrust(error)
             raise StoreUnhealthyError(f"the log can't be compacted ({error_name(error)})") from None
 
+    def erase(self, erasure: Erasure) -> Outcome:
+        """See ``Store.erase``."""
+        refusal = self._ready()
+        if refusal is not None:
+            return self._doubt(erasure.id, refusal) if erasure.id in self._unknown else Refused(erasure.id, refusal)
+        try:
+            check_erasure(erasure)
+            self._erase(erasure)
+        except (StoreError, InvalidInputError) as error:
+            return Refused(erasure.id, error)
+        except sqlite3.Error as error:
+            if error.sqlite_errorcode & 0xFF in _LOCKED and erasure.id not in self._unknown:
+                return Refused(erasure.id, StoreUnhealthyError("the database is locked by another program"))
+            self._poison([erasure])
+            return Unknown(erasure.id, error_name(error))
+        self._unknown.discard(erasure.id)
+        self.fence(erasure.log, erasure.incarnation)
+        return Durable(erasure.id)
+
+    def prune_keys(
+        self, now: int, window_ms: int, *, after: str = "", limit: int = KEYS_PRUNED_MAX, dry_run: bool = False
+    ) -> KeysPruned:
+        """See ``Store.prune_keys``."""
+        with self._upkeep() as connection:
+            return prune(connection, self._next_at, now, window_ms, after, max(limit, 1), dry_run=dry_run)
+
+    def put_blob(self, data: bytes, time: int) -> str:
+        """See ``Store.put_blob``."""
+        if os.getpid() != self._process:
+            raise OwnershipLostError("the store belongs to the process that forked this one")
+        if self._lost is not None:
+            raise self._lost
+        if self._closed:
+            raise StoreUnhealthyError("the store is closed")
+        return self._blobs.put(data, time)
+
+    def sweep_blobs(self, before: int, *, limit: int = BLOBS_SWEPT_MAX, dry_run: bool = False) -> BlobsSwept:
+        """See ``Store.sweep_blobs``."""
+
+        def ask(hashes: Collection[str]) -> set[str]:
+            with self._upkeep() as connection:
+                return referenced(connection, hashes)
+
+        ask(())  # whoever has lost the store must not sweep it
+        try:
+            return self._blobs.sweep(before, ask, limit, dry_run=dry_run)
+        except OSError as error:
+            raise StoreUnhealthyError(f"blobs can't be swept ({error.strerror})") from None
+
+    def health(self) -> StoreHealth:
+        """See ``Store.health``."""
+        with self._readers_lock:
+            held = [reader.held_ms for reader in self._readers if reader.is_open]
+        wal = self._wal
+        return StoreHealth(
+            self._epoch, wal.bytes, wal.result, len(held), max(held, default=0), wal.must_cut, self._paths
+        )
+
     def reader(self) -> SqliteReader:
         """A read-only connection of its own. Raises StoreUnhealthyError or CorruptionError."""
-        return SqliteReader(self.path, busy_ms=self._busy_ms)
+        reader = SqliteReader(self.path, busy_ms=self._busy_ms)
+        with self._readers_lock:
+            self._readers.add(reader)
+        return reader
 
     def close(self) -> None:
         """Checkpoint and release; in a forked child only forget. Idempotent, never raises."""
@@ -207,11 +282,11 @@ class SqliteStore:
             connection.execute("BEGIN IMMEDIATE")
             if not first:
                 self._check_owner(connection)
+            self._load_numbers(connection)  # first of all: damage there is found before a byte is changed
             connection.execute("UPDATE meta SET epoch = epoch + 1, owner = ?", [self._owner])
             (epoch,) = connection.execute("SELECT epoch FROM meta").fetchone()
             restore_views(connection)
             connection.execute("COMMIT")
-            self._load_numbers(connection)
             self._files = (_place(self.path), _place(self.path + "-wal"))
         except BaseException:
             _close(connection)
@@ -226,9 +301,18 @@ class SqliteStore:
         if owner != self._owner:
             raise OwnershipLostError(f"epoch {self._epoch} has given way to another owner")
 
+    def _check_epoch(self, connection: sqlite3.Connection) -> None:
+        if connection.execute("SELECT epoch FROM meta").fetchone() != (self._epoch,):
+            raise self._lose()
+
+    def _lose(self) -> OwnershipLostError:
+        self._lost = OwnershipLostError(f"epoch {self._epoch} has given way to another owner")
+        return self._lost
+
     def _load_numbers(self, connection: sqlite3.Connection) -> None:
         self._logs.clear()
-        (self._next_log,) = connection.execute("SELECT coalesce(max(n), 0) + 1 FROM logs").fetchone()
+        # An erased log's number is known from its commits alone.
+        (self._next_log,) = connection.execute(_NEXT_LOG).fetchone()
         (self._next_at,) = connection.execute("SELECT coalesce(max(at), 0) + 1 FROM events").fetchone()
 
     # A group
@@ -241,7 +325,7 @@ class SqliteStore:
                 count = len(commits)
                 return self._write_plain(commits, plain)
             self._prefetch(commits)
-            staging = Staging(self._view_cached, self._fences, self._next_log)
+            staging = Staging(self._view_cached, self._fences, self._next_log, has_blob=self._blobs.has)
             count = stage(staging, commits)
             refused = staging.refused()
             if refused:
@@ -258,14 +342,14 @@ class SqliteStore:
     def _group_exact(self, commits: Sequence[Commit], error: sqlite3.IntegrityError) -> list[Outcome]:
         """Something is in the store already, or the epoch is old: look up what, offer the rest again."""
         if error.sqlite_errorcode == sqlite3.SQLITE_CONSTRAINT_TRIGGER:
-            self._lost = OwnershipLostError(f"epoch {self._epoch} has given way to another owner")
-            return [Refused(c.id, self._lost) for c in commits]
+            lost = self._lose()
+            return [Refused(c.id, lost) for c in commits]
         try:
             connection = self._connection
             assert connection is not None
             self._load_numbers(connection)
             ids, keys = self._find(commits)
-            staging = Staging(self._view, self._fences, self._next_log, ids, keys)
+            staging = Staging(self._view, self._fences, self._next_log, ids, keys, self._blobs.has)
             for commit in commits:
                 staging.add(commit)
             return self._write_staged(staging)
@@ -345,6 +429,74 @@ class SqliteStore:
                 connection.execute("ROLLBACK")
             raise
 
+    # Upkeep
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        """A transaction beside group commits, under this epoch. Raises StoreError and sqlite3.Error."""
+        refusal = self._ready()
+        if refusal is not None:
+            raise refusal
+        connection = self._connection
+        assert connection is not None
+        if self._moved():
+            self._poison(())
+            raise StoreUnhealthyError("the database's files were taken away")
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            self._check_epoch(connection)
+            yield connection
+            connection.execute("COMMIT")
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+
+    @contextlib.contextmanager
+    def _upkeep(self) -> Iterator[sqlite3.Connection]:
+        """The same for work that may be done again whatever became of it. Raises StoreError."""
+        try:
+            with self._transaction() as connection:
+                yield connection
+        except sqlite3.Error as error:
+            self._distrust(error)
+            raise StoreUnhealthyError(f"upkeep failed ({error_name(error)})") from None
+
+    def _erase(self, erasure: Erasure) -> None:
+        """Raises sqlite3.Error besides StoreError."""
+        connection = self._connection
+        assert connection is not None
+        (usual,) = connection.execute("PRAGMA secure_delete").fetchone()
+        connection.execute("PRAGMA secure_delete = 1")  # freed bytes become zeros in the pages that are written
+        try:
+            with self._transaction():
+                if connection.execute(_FIND_IDS, [json.dumps([erasure.id])]).fetchone() is not None:
+                    return
+                erased = self._view(erasure.log, False)
+                if erased is None:
+                    raise LogNotFoundError(erasure.log)
+                dropped = remove_log(connection, erased.number, erasure.log, drop_keys=erasure.drop_keys)
+                staging = Staging(self._view, {}, self._next_log)
+                (store_id,) = connection.execute("SELECT store_id FROM meta").fetchone()
+                staging.add(tombstone(erasure, erased, self._view(SYSTEM, False), store_id, dropped))
+                values, rows, at = lay_out(staging.staged, self._epoch, self._next_at)
+                self._insert(connection, values, rows)
+        finally:
+            connection.execute(f"PRAGMA secure_delete = {usual}")
+        self._next_log, self._next_at = staging.next_log, at
+        self._logs.clear()  # bindings have changed
+        self._wal.must_cut = True
+        with contextlib.suppress(sqlite3.Error):  # tried again with later commits
+            self._wal.cut(connection)
+
+    def _tend(self) -> None:
+        """Keep the write-ahead log short."""
+        if self._connection is not None:
+            try:
+                self._wal.tend(self._connection, self._next_at)
+            except sqlite3.Error as error:
+                self._distrust(error)
+
     # Failing
 
     def _failed_write(self, commits: Sequence[Commit], error: sqlite3.Error) -> StoreError | str:
@@ -389,7 +541,7 @@ class SqliteStore:
             return Unknown(commit, error_name(error))
         return Refused(commit, refusal) if found is None else Durable(commit)
 
-    def _poison(self, commits: Iterable[Commit]) -> None:
+    def _poison(self, commits: Iterable[Commit | Erasure]) -> None:
         """Drop the handle: after a failed write or sync nothing that it says can be trusted."""
         self._unknown.update(c.id for c in commits)
         connection, self._connection = self._connection, None
@@ -462,6 +614,8 @@ SELECT l.id, l.n, l.lane, l.header, c.first + c.count, c.crc
 FROM json_each(?) j JOIN logs l ON l.id = j.value LEFT JOIN commits c ON c.log = l.n
   AND (c.first, c.count) = (
     SELECT first, count FROM commits WHERE log = l.n ORDER BY first DESC, count DESC LIMIT 1)"""
+_NEXT_LOG: Final = """
+SELECT max((SELECT coalesce(max(n), 0) FROM logs), (SELECT coalesce(max(log), 0) FROM commits)) + 1"""
 _FIND_IDS: Final = "SELECT c.id FROM json_each(?) j JOIN commits c ON c.id = j.value AND c.part = 0"
 _FIND_KEYS: Final = "SELECT k.key FROM json_each(?) j JOIN keys k ON k.key = j.value"
 
@@ -481,7 +635,8 @@ def _configure(connection: sqlite3.Connection, path: str) -> None:
         "checkpoint_fullfsync = 1",
         "cell_size_check = 1",
         "cache_size = -16000",
-        "journal_size_limit = 67108864",
+        f"journal_size_limit = {WAL_CUT_BYTES}",
+        "wal_autocheckpoint = 0",  # ``wal`` does it
     ):
         connection.execute(f"PRAGMA {setting}")
 

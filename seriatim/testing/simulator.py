@@ -395,7 +395,7 @@ class Simulator:
         if not self._faults:
             return None
         # A store looks id and keys up before anything else can refuse.
-        known = commit.id in self.disk.ids or not self.disk.keys.isdisjoint(commit.unique)
+        known = commit.id in self.disk.ids or not self.disk.keys.keys().isdisjoint(commit.unique)
         if self._outage or self.dice.hits("outage", self.plan.outage):
             self._outage = self._outage - 1 if self._outage else 12
             return None if known else Fault.REFUSED
