@@ -54,7 +54,7 @@ class LaneUnreadable:
 
     key: str
     incarnation: int
-    error: Exception
+    error: BaseException
 
 
 @frozen
@@ -73,7 +73,7 @@ class TranscriptRead:
     session: str
     upto: int
     messages: tuple[Event, ...]
-    error: Exception | None = None
+    error: BaseException | None = None
 
 
 class LaneReader(PooledActor):
@@ -98,7 +98,7 @@ class LaneReader(PooledActor):
             assert type(message) is ReadLane
             try:
                 answer = read_lane(self._opened(), message)
-            except Exception as error:
+            except BaseException as error:
                 answer = LaneUnreadable(message.key, message.incarnation, error)
         message.reply_to.signal(answer)
 
@@ -116,7 +116,7 @@ class LaneReader(PooledActor):
         session, upto = message.session, message.upto
         try:
             messages, snapshot = read_messages(self._opened(), session_log(session), upto)
-        except Exception as error:
+        except BaseException as error:
             return TranscriptRead(session, upto, (), error)
         if snapshot is not None:
             self._writer.signal(Keep((snapshot,)))

@@ -28,8 +28,8 @@ from seriatim.storage.spool import Spool, Spooled
 _log = logging.getLogger("seriatim.spool")
 
 UNAVAILABLE: Final = "storage_unavailable"
-_LATER: Final = frozenset({UNAVAILABLE, "lane_busy", "queue_full"})
-"""Refusals of a message that is kept already after which it is offered again."""
+_LATER: Final = frozenset({UNAVAILABLE, "lane_busy", "queue_full", "stopping"})
+"""Refusals of a message that is kept already after which it is offered again, if need be by the next process."""
 
 
 class Lanes(Protocol):
@@ -331,7 +331,7 @@ class SpoolDoor:
             answer: asyncio.Future[Receipt] = self._loop.create_future()
             self._lanes.accept(message.event, message.prefix, answer.set_result, inbox_id=message.id, key=message.key)
             receipt = await answer
-            if receipt.outcome == "refused":
+            if receipt.outcome in ("refused", "pending"):
                 return receipt.reason or "refused"
             if entry is not None:
                 self._follow(receipt, entry)

@@ -65,6 +65,9 @@ costs a sync of its own. With 64 lanes 24 and 48 did as well; handing over every
 MAILBOX_MAX: Final = 4096
 """Data mail of one lane actor; runtime mail is exempt."""
 
+RUNTIME_MAIL_AHEAD_MAX: Final = 256
+"""Runtime messages that an actor serves in a row while data waits: no flood of timers keeps a stop from its turn."""
+
 HELD_MAX: Final = 4096
 """Inbound mail held for one lane while it is read, fenced or put to rest."""
 
@@ -76,6 +79,9 @@ CRASHES_FORGOTTEN_MS: Final = 600_000
 
 RESTART_MS: Final = (10, 100, 1_000, 5_000)
 """Waits before a crashed lane is started again."""
+
+UNWIND_MS_MAX: Final = 2_000
+"""How long a crashed lane's cancelled turn may take to unwind before the lane starts again beside it."""
 
 INTERRUPTIONS_MAX: Final = 3
 """Interruptions in a row after which a lane's turn is given up and its session suspended."""

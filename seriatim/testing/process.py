@@ -9,7 +9,7 @@ import random
 import zlib
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from attrs import define
 
@@ -28,6 +28,10 @@ from seriatim.turn import Told, TurnEnded, TurnJob
 
 if TYPE_CHECKING:
     from seriatim.testing.simulator import Simulator
+
+
+BY_US: Final = "by the simulator"
+"""Stands in every error that is a wish of the plan."""
 
 
 @define(eq=False)
@@ -77,13 +81,13 @@ class SimulatedProcess:
     def start(self, platform: str, account: str) -> None:
         """Open the store, start the actors, look at the lanes with open work."""
         opened: list[Opened | BaseException] = []
-        self.runtime.open(self.world.open_store, opened.append)
+        self.runtime.open(self.world.disk.open, opened.append)
         while not opened:
             self.writer.step()
         found = opened[0]
         assert isinstance(found, Opened), found
         self.store = found.store
-        self.runtime.begin(partial(self.world.open_reader, found.store))
+        self.runtime.begin(partial(self.world.disk.reader, found.store))
         self.runtime.add_account(platform, account, WatchedSender(self))
         self.runtime.recover(found.open_work)
 
@@ -110,12 +114,6 @@ class SimulatedProcess:
         key = live[number % len(live)]
         self.runtime.directory.supervisor.signal(ask(key))
         return key
-
-    def quarantined(self) -> bool:
-        """Whether a lane has open work and nobody serves it."""
-        reader = self.reader()
-        directory = self.runtime.directory
-        return any(log.removeprefix("lane:") not in directory.live for log, _ in reader.open_work())
 
     def close_runner(self) -> None:
         """Interrupt the turns, as a stop does."""
@@ -150,6 +148,7 @@ class WatchedRunner:
 
     def advance(self, lane: str, generation: int) -> None:
         """Let a turn do one thing."""
+        self._world.note(lane, f"turn {generation} goes on")
         job = self._new.pop((lane, generation), None)
         if job is not None and self._wanted.get(lane) == generation:
             self._world.witness.begins(job)
@@ -201,7 +200,7 @@ class _Tools(list[Ran]):
         """Judge it at once."""
         self._world.note(ran.lane, f"tool call {ran.call} runs")
         self._world.witness.runs(ran)
-        self._world.ran(ran)
+        self._world.tools.append(ran)
         super().append(ran)
 
 
@@ -216,11 +215,31 @@ class WatchedSender:
         world = self._process.world
         world.note(out.target.chat_id, f"send {out.delivery}.{out.part}, attempt {out.attempt}: {out.text[:40]!r}")
         world.witness.sends(out)
-        came = world.at_once(out)
+        came = world.outside.at_once(out)
         if came is None:
             self._process.sending.append(Sending(out, done))
         return came
 
     def channel(self, target: Target) -> Channel:
         """See Sender.channel."""
-        return self._process.world.channel(target)
+        return self._process.world.outside.channel(target)
+
+
+_SHOWN = ("id", "key", "commit", "entries", "generation", "reason", "delivery", "part", "lane", "incarnation", "why")
+_shown: dict[type[Any], tuple[str, ...]] = {}
+
+
+def describe(message: Any) -> str:
+    """A message in few words, the same in every process."""
+    kind = type(message)
+    names = _shown.get(kind)
+    if names is None:
+        names = _shown[kind] = tuple(name for name in _SHOWN if hasattr(kind, name))
+    words = [_word(getattr(message, name)) for name in names]
+    return " ".join((kind.__name__, *words))
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, tuple):
+        return ",".join(entry[0].id for entry in value)
+    return str(value)

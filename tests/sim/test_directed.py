@@ -14,7 +14,8 @@ from seriatim.limits import COMMIT_RETRY_MS
 from seriatim.mail import AttemptWanted, Inbound, PartFailed
 from seriatim.model import MessageEvent, SessionSource
 from seriatim.testing.chance import Plan
-from seriatim.testing.simulator import BY_US, Simulator
+from seriatim.testing.process import BY_US
+from seriatim.testing.simulator import Simulator
 from seriatim.turn import StepOffered, ToolCall, ToolFinished
 from tests.core.bench import Bench
 
@@ -188,7 +189,7 @@ def test_a_crash_keeps_the_order_of_messages() -> None:
     """The lane dies at its fourth message while two wait behind a commit: the successor takes them up in order."""
     world = _Struck(4, 1, writer=0.05)
     for _ in range(6):
-        world.say(world.sources[0], "plain")
+        world.outside.say(world.outside.sources[0], "plain")
     world.run()
     assert world.times == 0
     assert world.checked["no_overtaking"] >= 7

@@ -14,7 +14,9 @@ import pytest
 
 import tests
 from seriatim.testing.chance import plan_of
+from seriatim.testing.scripted import Script, ScriptCall, ScriptStep
 from seriatim.testing.simulator import Simulator
+from seriatim.turn import TurnJob
 from tests.planted import planted
 
 from .campaign import Totals, hunt_all, run_seeds
@@ -118,3 +120,17 @@ def test_planted_bugs_are_found() -> None:
 
     assert {bug.name for bug in BUGS} >= NAMED
     assert [found.name for found in hunts if found.seed is None] == []
+
+
+def test_a_host_runs_its_own_agent() -> None:
+    """An agent's script, what people say to it and the settings are a host's to choose."""
+    turns: list[str] = []
+
+    def agent(job: TurnJob) -> Script:
+        turns.append(job.claims[0].text)
+        return Script("fine, thanks", steps=(ScriptStep("let me look", (ScriptCall("look", 1),)),))
+
+    report = Simulator(3, agent=agent, words=("how are you?",)).run()
+
+    assert report.steps > 100
+    assert any(text.startswith("how are you?") for text in turns)
