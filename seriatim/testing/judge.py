@@ -290,7 +290,11 @@ class _Lane:
         self.stopped_at = None
 
     def _route_suspended(self, event: Event) -> None:
-        if self.stopped_at is None:
+        if event.data["reason"] == "quarantined":
+            self.undecided += 1  # the notice of it
+            self.in_a_row = 0
+            self.stopped_at = -1
+        elif self.stopped_at is None:
             self.stopped_at = -1 if event.data["reason"] == "interrupted" else event.seq
 
     def _inbox_claimed(self, event: Event) -> None:
