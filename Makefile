@@ -37,12 +37,13 @@ format: $(VENV)/.made-check
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# Real servers that tests talk to, each a Debian package. Without one its tests are skipped and say so; with
-# SERIATIM_REQUIRE_SERVERS=1, as in CI, they fail. RUNLEVEL=1 keeps the package from starting a server of its own.
+# Real servers that tests talk to, each a Debian package, and the compiler for the library that makes a disk fail.
+# Without one its tests are skipped and say so; with SERIATIM_REQUIRE_SERVERS=1, as in CI, they fail. RUNLEVEL=1 keeps the package from starting a server of its own.
 servers:
 	@for server in ngircd inspircd openssl; do \
 	  PATH="$$PATH:/usr/sbin:/sbin" command -v $$server >/dev/null || missing="$${missing:-}$$server "; \
 	done; \
+	command -v gcc >/dev/null || missing="$${missing:-}gcc libc6-dev "; \
 	if [ -z "$${missing:-}" ]; then :; \
 	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	  echo "$${missing}missing: installing Debian's packages for the tests that need them"; \

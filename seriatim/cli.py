@@ -1,7 +1,7 @@
-"""The command line: ``seriatim chat``, ``serve`` and ``balance``.
+"""The command line: ``seriatim chat``, ``serve``, ``balance``, ``export``, ``import`` and ``verify``.
 
-Exit codes: 0 all well; 1 the balance doesn't hold, or a stop left turns to be resumed; 2 the configuration, the
-home or the arguments are wrong (one line on standard error says what, and nothing was written).
+Exit codes: 0 all well; 1 the balance or a comparison doesn't hold, or a stop left turns to be resumed; 2 the
+configuration, the home or the arguments are wrong (one line on standard error says what, and nothing was written).
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from seriatim.configfile import load_config
 from seriatim.errors import ConfigError, HomeError, SeriatimError, StoreError
 from seriatim.gateway import Gateway
 from seriatim.storage.audit import Audit, audit
+from seriatim.storage.event_log import command as logs
 from seriatim.storage.home import Home
 from seriatim.storage.spool import spooled
 from seriatim.storage.sqlite_reader import SqliteReader
@@ -61,13 +62,17 @@ def _parser() -> argparse.ArgumentParser:
     balance = commands.add_parser("balance", help="check that no accepted message is unaccounted for")
     for command, run in ((chat, _chat), (serve, _serve), (balance, _balance)):
         command.set_defaults(command=run)
-        command.add_argument(
-            "--config", metavar="FILE", help=f"configuration (default: {CONFIG_FILE}, if there is one)"
-        )
-        command.add_argument("--home", metavar="DIR", help="state home, instead of the configuration's")
-        command.add_argument("-v", "--verbose", action="store_true", help="log what happens to standard error")
+        _add_common(command)
     balance.add_argument("--json", action="store_true", help="print JSON")
+    for command in logs.add(commands, lambda arguments: _config(arguments).home):
+        _add_common(command)
     return parser
+
+
+def _add_common(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--config", metavar="FILE", help=f"configuration (default: {CONFIG_FILE}, if there is one)")
+    command.add_argument("--home", metavar="DIR", help="state home, instead of the configuration's")
+    command.add_argument("-v", "--verbose", action="store_true", help="log what happens to standard error")
 
 
 def _config(arguments: argparse.Namespace) -> GatewayConfig:

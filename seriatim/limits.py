@@ -106,6 +106,9 @@ PREPARE_TRIES_MAX: Final = 8
 LOG_WORKERS: Final = 4
 """Threads of the event-log service: sessions are read and synced side by side, each of them in order."""
 
+TRANSFER_BATCH_BYTES: Final = 4 * 1024 * 1024
+"""Lines after which an export or import closes a batch: bounds its memory, and fits every backend's commit."""
+
 WRITE_WINDOW_MS: Final = 200
 """How long a live session's event may wait for others to be stored with it (seed 1 §12)."""
 

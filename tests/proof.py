@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import io
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Literal
 
 import pytest
@@ -41,7 +41,7 @@ class Proof:
 class _Plugin:
     """Keeps the tests that name an id and remembers how they ended."""
 
-    pattern: re.Pattern[str]
+    names: Callable[[pytest.Item], set[str]]
     wanted: frozenset[str] | None
     named: dict[str, dict[str, Result]] = Factory(dict)
 
@@ -49,8 +49,7 @@ class _Plugin:
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
         kept: list[pytest.Item] = []
         for item in items:
-            text = getattr(getattr(item, "function", None), "__doc__", None) or ""
-            ids = set(self.pattern.findall(text))
+            ids = self.names(item)
             for name in ids:
                 self.named.setdefault(name, {})[item.nodeid] = "not run"
             if ids if self.wanted is None else ids & self.wanted:
@@ -71,17 +70,32 @@ class _Plugin:
 
 
 def prove(
-    pattern: str, *, wanted: Iterable[str] | None = None, run: bool = True, tests: Iterable[str] = ("tests",)
+    named: str | Callable[[pytest.Item], set[str]],
+    *,
+    wanted: Iterable[str] | None = None,
+    run: bool = True,
+    tests: Iterable[str] = ("tests",),
 ) -> tuple[dict[str, Proof], str]:
-    """Collect the tests whose docstring holds a match of ``pattern``, run those that name a ``wanted`` id (None:
-    any), and give the proofs by id with the runner's own output. With ``run=False`` nothing runs.
+    """Collect the tests, run those that name a ``wanted`` id (None: any), and give the proofs by id with the runner's
+    own output. ``named``: a pattern whose matches in a test's docstring are its ids, or what gives a test's ids. With
+    ``run=False`` nothing runs.
 
     Raises RuntimeError when tests can't be collected: then nothing that was found means anything.
     """
-    plugin = _Plugin(re.compile(pattern), None if wanted is None else frozenset(wanted))
+    names = _by_docstring(re.compile(named)) if isinstance(named, str) else named
+    plugin = _Plugin(names, None if wanted is None else frozenset(wanted))
     output = io.StringIO()
     with contextlib.redirect_stdout(output):
         code = pytest.main([*RUN_AS_ONE, *([] if run else ["--collect-only"]), *tests], plugins=[plugin])
     if code in (pytest.ExitCode.INTERRUPTED, pytest.ExitCode.INTERNAL_ERROR, pytest.ExitCode.USAGE_ERROR):
         raise RuntimeError(f"the tests can't be collected:\n{output.getvalue()}")
     return {name: Proof(name, found) for name, found in plugin.named.items()}, output.getvalue()
+
+
+def by_own_name(item: pytest.Item) -> set[str]:
+    """A test's name as people write it: its file below ``tests/``, then ``::`` and the rest, without parameters."""
+    return {item.nodeid.split("[")[0].removeprefix("tests/")}
+
+
+def _by_docstring(pattern: re.Pattern[str]) -> Callable[[pytest.Item], set[str]]:
+    return lambda item: set(pattern.findall(getattr(getattr(item, "function", None), "__doc__", None) or ""))

@@ -811,6 +811,9 @@ class LiveOwner:
         """Remembered."""
         self.flushed.append(session_id)
 
+    async def retired(self, session_id: str) -> None:
+        """It lets go of none."""
+
     async def append(self, session_id: str, events: Sequence[Event]) -> None:
         """Remembered, and taken into the live session."""
         self.appended.append((session_id, len(events)))

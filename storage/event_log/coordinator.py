@@ -171,6 +171,7 @@ class Coordinator:
 
     async def prepare(self, session_id: str, abandoned: asyncio.Event) -> SessionPreparation[Any]:
         """See ``SessionPersistence.prepare``. When ``abandoned``, it reserves nothing for nobody."""
+        await self._settled(session_id)
         while True:
             if self._is_live(session_id):
                 raise SessionLiveError(session_id, "is alive; it can't be prepared")
@@ -195,6 +196,7 @@ class Coordinator:
 
     async def load(self, session_id: str) -> SessionInspection:
         """See ``SessionPersistence.load``."""
+        await self._settled(session_id)
         while True:
             owner = self.owner
             if owner is not None and owner.is_live(session_id):
@@ -211,6 +213,7 @@ class Coordinator:
 
     async def inspect(self, session_id: str) -> SessionInspection:
         """See ``SessionPersistence.inspect``."""
+        await self._settled(session_id)
         async with self._chains.turn(session_id):
             if self.owner is not None and self.owner.is_live(session_id):
                 return await self.owner.snapshot(session_id)
@@ -234,6 +237,7 @@ class Coordinator:
 
     async def read_from(self, session_id: str, from_seq: int) -> SessionInspection:
         """See ``SessionPersistence.read_from``."""
+        await self._settled(session_id)
         async with self._chains.turn(session_id):
             incarnation, judged = self._vetted.get(session_id, ("", 0))
             stored = await self.run(self._backend.read, check_session_id(session_id), min(from_seq, judged))
@@ -303,6 +307,11 @@ class Coordinator:
 
     def _is_live(self, session_id: str) -> bool:
         return self.owner is not None and self.owner.is_live(session_id)
+
+    async def _settled(self, session_id: str) -> None:
+        """Wait until a live session that is being retired has stored its last word."""
+        if self.owner is not None:
+            await self.owner.retired(session_id)
 
     async def _unreserved(self, session_id: str) -> None:
         """Wait until nobody has the session reserved."""

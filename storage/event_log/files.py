@@ -9,7 +9,8 @@ import contextlib
 import errno
 import fcntl
 import os
-from collections.abc import Iterator
+import stat
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 from zlib import crc32
@@ -22,33 +23,33 @@ from seriatim.errors import (
 )
 
 _CHUNK: Final = 1 << 20
-TEMPORARY: Final = ".new-"
+TEMPORARY: Final = ".new"
 
 
 def create(path: Path, content: bytes) -> None:
     """Make the file with this content, mode 0600, durably; never over another. Raises LogExistsError."""
     made = _make_folders(path.parent)
-    temporary = path.with_name(f"{TEMPORARY}{os.getpid()}-{os.urandom(4).hex()}")
+    temporary = path.with_name(TEMPORARY)
     try:
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            _write_all(descriptor, content, 0)
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-        os.link(temporary, path)  # unlike a rename it never replaces
-    except FileExistsError:
-        raise LogExistsError(path.name) from None
-    except OSError as error:
-        raise _unhealthy(path, error) from None
-    finally:
-        with contextlib.suppress(OSError):
+            fcntl.flock(folder, fcntl.LOCK_EX)  # so what lies under the temporary name belongs to nobody who lives
+            _write_new(temporary, [content])
+            try:
+                os.link(temporary, path)  # unlike a rename it never replaces
+            except FileExistsError:
+                temporary.unlink()
+                raise LogExistsError(path.name) from None
             temporary.unlink()
-    try:
-        for folder in (path.parent, *made):
-            sync_folder(folder)
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+        for parent in made:
+            sync_folder(parent)
     except OSError as error:
-        raise WriteUnknownError(f"{path}: was made, but not surely for good ({_name(error)})") from None
+        if path.exists():
+            raise WriteUnknownError(f"{path}: was made, but not surely for good ({_name(error)})") from None
+        raise _unhealthy(path, error) from None
 
 
 @contextlib.contextmanager
@@ -78,6 +79,9 @@ def open_file(path: Path, flags: int = os.O_RDONLY) -> int:
         if error.errno in (errno.ELOOP, errno.EISDIR, errno.ENXIO, errno.ENOTDIR):
             raise SessionPersistenceCorruptionError(str(path), "is no file") from None
         raise _unhealthy(path, error) from None
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise SessionPersistenceCorruptionError(str(path), "is no file")
     return descriptor
 
 
@@ -110,16 +114,9 @@ def cut(descriptor: int, path: Path, end: int, size: int) -> Path:
         crc = crc32(chunk, crc)
     aside = path.with_name(f"{path.name}.torn-{end}-{size - end}-{crc:08x}")
     try:
-        if not aside.exists() or aside.stat().st_size != size - end:
-            temporary = path.with_name(f"{TEMPORARY}{os.getpid()}-{os.urandom(4).hex()}")
-            target = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-            try:
-                at = 0
-                for chunk in _chunks(descriptor, end, size):
-                    at = _write_all(target, chunk, at)
-                os.fsync(target)
-            finally:
-                os.close(target)
+        if not aside.exists():
+            temporary = path.with_name(TEMPORARY)
+            _write_new(temporary, _chunks(descriptor, end, size))
             temporary.replace(aside)
             sync_folder(path.parent)
         os.ftruncate(descriptor, end)
@@ -142,6 +139,18 @@ def _chunks(descriptor: int, start: int, end: int) -> Iterator[bytes]:
     while start < end and (chunk := os.pread(descriptor, min(_CHUNK, end - start), start)):
         start += len(chunk)
         yield chunk
+
+
+def _write_new(path: Path, chunks: Iterable[bytes]) -> None:
+    """A file of ours alone, durably; over what a dead process may have left under its name."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        at = 0
+        for chunk in chunks:
+            at = _write_all(descriptor, chunk, at)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _write_all(descriptor: int, content: bytes, at: int) -> int:

@@ -135,7 +135,6 @@ class LiveSessions:
 
     async def resume(self, session_id: str) -> Session:
         """A stored session, repaired, alive again. Raises what ``SessionPersistence.prepare`` raises."""
-        await self.retired(session_id)
         if self._service is None:
             raise LogNotFoundError(session_id)
         with await self._service.prepare(session_id) as preparation:

@@ -33,6 +33,10 @@ class SessionOwner(Protocol):
         """Return when all that the live session holds is durable. Raises what kept it from being so."""
         ...
 
+    async def retired(self, session_id: str) -> None:
+        """Return when the owner isn't about to let go of the session: storing the last of it, at most."""
+        ...
+
     async def append(self, session_id: str, events: Sequence[Event]) -> None:
         """Have the owner append to its live session, durably. Raises SessionLiveError where it doesn't let others."""
         ...

@@ -11,6 +11,7 @@ import threading
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Protocol
 
 from seriatim.commits import Commit, Durable, Outcome, Part, Unknown
 from seriatim.errors import (
@@ -26,7 +27,7 @@ from seriatim.errors import (
 from seriatim.events import Event, LogId, session_log
 from seriatim.frozen import freeze
 from seriatim.limits import PREPARE_TRIES_MAX
-from seriatim.storage.contract import LogInfo, Store, StoreReader
+from seriatim.storage.contract import LogInfo, StoreReader
 from seriatim.storage.encoding import to_json
 
 from .backend import StoredLog, StoredPage
@@ -39,12 +40,28 @@ _RESCUED_AT_A_TIME = 256
 _OFFERS = 3
 
 
+class SomeStore(Protocol):
+    """What of a store is needed here; see ``Store``."""
+
+    def commit(self, commits: Sequence[Commit]) -> list[Outcome]:
+        """Make them durable together."""
+        ...
+
+    def reader(self) -> StoreReader:
+        """A new reader."""
+        ...
+
+    def close(self) -> None:
+        """Release it."""
+        ...
+
+
 class StoreLogs:
     """The session logs of ``store``. Commits take turns; each thread that reads has a reader to itself."""
 
     supports_raw_artifacts = False
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: SomeStore) -> None:
         self._store = store
         self._commits = threading.Lock()
         self._readers: list[StoreReader] = []

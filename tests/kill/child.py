@@ -1,6 +1,7 @@
 """The child: a gateway on a home, whose platform is the harness at the other end of a socket.
 
-``python -m tests.kill.child HOME SOCKET [--separate-attempt] [--sin NAME]``. Lines of JSON; from the platform:
+``python -m tests.kill.child HOME SOCKET [--separate-attempt] [--spool] [--hurry] [--sin NAME]``; --hurry: whatever
+failed is tried again after a moment, not after seconds. Lines of JSON; from the platform:
 ``{"say": {id, chat, user, type, text}}``, ``{"posted": n, "id": ...}`` and ``{"ask": "at rest"}``; to it:
 ``{"ack": id}``, ``{"post": n, "chat": ..., "text": ...}``, and the notes of the agent.
 A ``--sin`` is a gateway that breaks a law, to see that the harness notices.
@@ -20,10 +21,12 @@ from pathlib import Path
 from typing import Any, Literal
 from unittest import mock
 
+import seriatim.actors.spooling
+import seriatim.gate
 import seriatim.gateway
 from seriatim import Gateway, GatewayConfig, MessageEvent, Platform, SessionSource
 from seriatim.adapters.base import Capabilities, Inbox
-from seriatim.config import DeliveryConfig
+from seriatim.config import DeliveryConfig, StorageConfig
 from seriatim.errors import SendError
 from seriatim.model import Outbound, Sent, Target
 from seriatim.storage.sqlite import SqliteStore
@@ -144,16 +147,22 @@ def main() -> int:
     parser.add_argument("home", type=Path)
     parser.add_argument("socket", type=Path)
     parser.add_argument("--separate-attempt", action="store_true")
+    parser.add_argument("--spool", action="store_true")
+    parser.add_argument("--hurry", action="store_true")
     parser.add_argument("--sin", default="")
     options = parser.parse_args()
     points = Failpoints.from_environment()
     adapter = SocketAdapter(options.socket, points, options.sin)
     agent = echoing(points, adapter.note, THINK_S_MAX, random.Random())
     config = GatewayConfig(
-        delivery=DeliveryConfig(separate_attempt=options.separate_attempt, attempts_ambiguous_max=AMBIGUOUS_MAX)
+        storage=StorageConfig(on_unavailable="spool" if options.spool else "refuse"),
+        delivery=DeliveryConfig(separate_attempt=options.separate_attempt, attempts_ambiguous_max=AMBIGUOUS_MAX),
     )
     gateway = Gateway(agent, home=options.home, config=config, adapters=[adapter])
     adapter.at_rest = lambda: gateway.balance()["waiting"] == 0 and gateway.health()["replies_pending"] == 0
+    if options.hurry:
+        for module, waits in ((seriatim.gate, "COMMIT_RETRY_MS"), (seriatim.actors.spooling, "SPOOL_RETRY_MS")):
+            setattr(module, waits, (20, 50, 50, 50))
     with mock.patch.object(seriatim.gateway, "SqliteStore", partial(_open, points)):
         return 0 if gateway.run() else 1
 

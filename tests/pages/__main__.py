@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 from tests.pages.events import events_page
+from tests.pages.features import features_page
 
-PAGES: Final[dict[str, Callable[[], str]]] = {"docs/events.md": events_page}
+PAGES: Final[dict[str, Callable[[], str]]] = {
+    "docs/events.md": events_page,
+    "docs/features-event-log.md": functools.partial(features_page, "event_log"),
+}
 ROOT: Final = Path(__file__).resolve().parents[2]
 
 

@@ -23,6 +23,7 @@ from seriatim.storage.event_log.header import SessionHeader
 from seriatim.storage.event_log.persistence import SessionPersistence
 from seriatim.storage.event_log.session import Session
 from seriatim.storage.event_log.values import CreateSessionOptions, RestoredSessionOptions, freeze_events
+from seriatim.testing.log_gates import Gated
 
 from .live_world import ID, TURN, Stage, end_turn, kinds, log_of, say_turn, stage, told
 
@@ -502,6 +503,43 @@ async def test_a_retirement_is_waited_for(stage: Stage) -> None:
         say_turn(successor, 2)
         await live.flush(ID)
     assert kinds(await stage.stored()).count("turn/start") == 2
+
+
+@told
+async def test_every_reader_waits_for_a_retirement(stage: Stage) -> None:
+    """Load, inspect, read_from and prepare of a session that is being retired see all of it, repaired only then."""
+    for operation in ("load", "inspect", "read_from", "prepare"):
+        async with stage.live() as (live, service, gated):
+            session = await live.create(operation)
+            say_turn(session, 1)
+            say_turn(session, 2, end=False)
+            gate = gated.hold("append")
+            retiring = asyncio.ensure_future(live.retire(operation))
+            await asyncio.to_thread(gate.arrived.wait)
+            args = (operation, 0) if operation == "read_from" else (operation,)
+            reading = asyncio.ensure_future(getattr(service, operation)(*args))
+            await asyncio.sleep(0)
+            gate.let_go()
+            await retiring
+            found = await reading
+            events = found.session.events if operation == "prepare" else found.events
+            assert kinds(events)[:9] == kinds(session.events)
+
+
+@told
+async def test_a_service_that_was_replaced_writes_nothing(stage: Stage) -> None:
+    """Attached to another service without a word to the first, a session is written by the second alone."""
+    async with stage.sessions() as live, stage.service() as (service, first):
+        await live.attach(service)
+        session = await live.create(ID)
+        say_turn(session, 1)
+        other = SessionPersistence(second := Gated(stage.world.elsewhere()))
+        await live.attach(other)
+        await stage.passes(live)
+        assert (first.calls["append"], second.calls["append"]) == (0, 1)
+        assert (await other.load(ID)).events == session.events
+        await live.close()
+        await other.close()
 
 
 @told

@@ -67,7 +67,7 @@ def test_a_stopped_owner_keeps_its_home(tmp_path: Path) -> None:
 
 
 def test_a_dead_owner_leaves_nothing_to_clean(tmp_path: Path) -> None:
-    """After SIGKILL the next owner takes the home at once."""
+    """After SIGKILL the next owner takes the home at once (B127)."""
     end(owner(tmp_path))
     Home.own(tmp_path).close(clean=False)
 

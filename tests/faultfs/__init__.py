@@ -1,0 +1,1 @@
+"""A disk that says no: a preloaded library that fails the system calls of a child process, steered from outside."""
