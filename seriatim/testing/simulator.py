@@ -43,8 +43,9 @@ from typing import Any, Final
 from attrs import define
 
 from seriatim.actors.runtime import Settings
+from seriatim.actors.session import Ending, Passivated
 from seriatim.actors.simulation import Envelope
-from seriatim.actors.supervisor import PassivateLane, key_of
+from seriatim.actors.supervisor import LaneCrashed, PassivateLane, key_of
 from seriatim.config import GatewayConfig
 from seriatim.events import Event, LogId
 from seriatim.keys import canonical_key
@@ -144,6 +145,7 @@ class Simulator:
         self._dead = ""
         self._stopping: Iterator[None] | None = None
         self._crashes_of: Counter[str] = Counter()
+        self._serving: dict[str, str] = {}
         self._now_ms = START_MS
         self._life = 0
 
@@ -263,6 +265,7 @@ class Simulator:
         self._dead = ""
         self._stopping = None
         self._crashes_of.clear()
+        self._serving.clear()
         self.witness.reborn()
         self.given.append([])
         self.note("", f"process {self._life} starts")
@@ -331,6 +334,7 @@ class Simulator:
         key = key_of(name)
         told = describe(message) if envelope.phase == "receive" else str(envelope.phase)
         self.note("" if key is None else key, f"{name.rpartition('#')[2] if key else name} gets {told}")
+        self._watch_lives(envelope, key)
         if not self.faults:
             return None
         if key is None:
@@ -347,6 +351,19 @@ class Simulator:
         error = self.dice.pick("error", ERRORS)
         self.note("" if key is None else key, f"{name} dies of {error.__name__}")
         return error(BY_US)
+
+    def _watch_lives(self, envelope: Envelope, key: str | None) -> None:
+        """No lane's actor starts before the one before it has died, or has told the supervisor that it is over."""
+        message = envelope.message
+        if isinstance(message, (Passivated, Ending)):
+            self._serving.pop(message.key, None)
+        elif isinstance(message, LaneCrashed):
+            self._serving.pop(key_of(message.crash.name) or "", None)
+        elif key is not None and envelope.phase == "start":
+            self.checked["one_actor_per_key"] += 1
+            if key in self._serving:
+                self.complain(f"{key}: {envelope.ref.name} starts while {self._serving[key]} serves")
+            self._serving[key] = envelope.ref.name
 
     def script(self, job: TurnJob) -> Script:
         """What the agent does in a turn."""
