@@ -164,7 +164,10 @@ class DeliveryActor(PooledActor):
         chat_id = _chat_of(effect.target)
         job = _Job(message.lane, effect, deque(effect.due), effect.first_attempt_recorded)
         self._jobs[effect.delivery] = (chat_id, job)
-        self._chats.setdefault(chat_id, _Chat()).jobs.append(job)
+        chat = self._chats.get(chat_id)
+        if chat is None:
+            chat = self._chats[chat_id] = _Chat()
+        chat.jobs.append(job)
         self._advance(chat_id)
 
     def _debts(self, message: Debts) -> None:

@@ -191,12 +191,11 @@ class PinnedDispatcher(PoolDispatcher):
 
 # -- the event loop --------------------------------------------------------------------------------
 
-# Smaller ones feed the writer earlier, larger ones make larger groups, and each group costs a sync of its own.
-HANDOFF_EVERY_MIN, HANDOFF_EVERY_MAX = 28, 32
+HANDOFF_LOOK_EVERY = 2  # activations between two looks at whether a group is together: a look is three calls
 SLOW_YIELD_MS = 4.0  # the writer that it lets in may stage a group meanwhile; beside a CPU hog it costs 5 ms and more
 # sched_yield comes back before a waiting thread has woken, and then that one gets the GIL only after a switch interval:
-# with 64 lanes loop and writer ran in lockstep. sleep(0) costs us some 80 us a time and lets it in for good (measured:
-# groups of 27 instead of 64, a quarter more turns per second).
+# with 64 lanes loop and writer ran in lockstep. sleep(0) costs us some 80 us a time and lets it in for good: so it is
+# done for whole groups only.
 yield_gil: Callable[[], object] = functools.partial(time.sleep, 0)
 YIELDS_SKIPPED_MIN, YIELDS_SKIPPED_MAX = 64, 4096  # hand-offs without a yield after a slow one; doubles each time
 
@@ -205,10 +204,10 @@ class LoopDispatcher:
     """Runs actors on an asyncio loop, between its other callbacks: handlers are short and never block.
 
     Wake-ups are coalesced: however many mailboxes become ready, at most one pass is scheduled. A pass makes at most
-    *pass_max* activations, then lets the loop breathe. Every 28 to 32 activations, and at the end of a pass, it calls
-    *handoff*, which gives what the actors have collected (commits) to another thread as one message; inside a pass it
-    then offers the GIL, so that this thread starts at once. Where a CPU-bound thread makes that offer cost a switch
-    interval (5 ms), it is left out for a while.
+    *pass_max* activations, then lets the loop breathe. What the actors have collected meanwhile (commits) is given to
+    another thread by *handoff*: inside a pass as soon as a group is together, and at its end whatever there is. Inside
+    a pass the GIL is then offered, so that the other thread starts at once. Where a CPU-bound thread makes that offer
+    cost a switch interval (5 ms), it is left out for a while.
 
     Ctrl-C: a KeyboardInterrupt that escapes a handler on the main thread is contained as a crash first and then raised
     out of the pass to the host: it can't be told from a real one, and a process must stay interruptible. One that
@@ -226,8 +225,7 @@ class LoopDispatcher:
         *,
         pass_max: int = 64,
         pass_ms_max: float = 10.0,
-        handoff: Callable[[], None] | None = None,
-        handoff_every: int | None = None,
+        handoff: Callable[[bool], bool] | None = None,
         envelopes_max: int = 16,
         name: str = "loop",
     ) -> None:
@@ -236,8 +234,8 @@ class LoopDispatcher:
             loop: where passes run; it need not run yet.
             pass_max: activations a pass.
             pass_ms_max: a pass also ends after an activation that finds it this old: the loop is the host's.
-            handoff: called on the loop thread; must not block or raise.
-            handoff_every: activations between two hand-offs; None adapts between 28 and 32 to how full passes are.
+            handoff: hands on what was collected and says whether it did; if its argument is true, only a whole group.
+                Called on the loop thread; must not block or raise.
             envelopes_max: envelopes an activation.
             name: for error texts.
         """
@@ -247,8 +245,6 @@ class LoopDispatcher:
         self.pass_ms_max = pass_ms_max
         self.envelopes_max = envelopes_max
         self._handoff = handoff
-        self._adaptive = handoff_every is None
-        self._every = handoff_every or HANDOFF_EVERY_MIN
         self._ready: deque[Runnable] = deque()
         self._resting = threading.Lock()  # held: a pass is scheduled or running
         self._closed = False
@@ -292,7 +288,7 @@ class LoopDispatcher:
 
     def _pass(self) -> None:
         ready, envelopes_max = self._ready, self.envelopes_max
-        activated = since = 0
+        activated = 0
         until_s = time.perf_counter() + self.pass_ms_max / 1000
         try:
             while ready and activated < self.pass_max and (not activated or time.perf_counter() < until_s):
@@ -300,21 +296,15 @@ class LoopDispatcher:
                 activated += 1
                 if mailbox.activate(envelopes_max):
                     ready.append(mailbox)
-                since += 1
-                if since >= self._every and ready:
-                    since = 0
-                    self._hand_off()
+                if not activated % HANDOFF_LOOK_EVERY and ready and self._hand_off(True):
                     self._offer_gil()
         finally:  # also when a Ctrl-C passes through: the others' mail must not be stranded
-            self._end_pass(activated, since)
+            self._end_pass(activated)
 
-    def _end_pass(self, activated: int, since: int) -> None:
+    def _end_pass(self, activated: int) -> None:
         self.passes += 1
         self.activations += activated
-        if since:
-            self._hand_off()
-        if self._adaptive:
-            self._every = HANDOFF_EVERY_MAX if activated >= self.pass_max else HANDOFF_EVERY_MIN
+        self._hand_off(False)
         # No yield here: the loop polls its selector next, which releases the GIL anyway.
         if self._ready:
             self.loop.call_soon(self._pass)
@@ -323,18 +313,18 @@ class LoopDispatcher:
         if self._ready and self._resting.acquire(False):  # a thread appended after our last look
             self.loop.call_soon(self._pass)
 
-    def _hand_off(self) -> None:
+    def _hand_off(self, whole_group: bool) -> bool:
         if self._handoff is None:
-            return
-        self.handoffs += 1
+            return False
         try:
-            self._handoff()
+            handed = self._handoff(whole_group)
         except Exception:
             logger.exception("the hand-off of dispatcher %r failed", self.name)
+            return False
+        self.handoffs += handed
+        return handed
 
     def _offer_gil(self) -> None:
-        if self._handoff is None:
-            return
         if self._yields_to_skip:
             self._yields_to_skip -= 1
             return

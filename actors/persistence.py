@@ -20,6 +20,7 @@ from seriatim.events import LogId
 from seriatim.limits import (
     CHECKPOINTS_STEP_MAX,
     CHECKPOINTS_WAITING_MAX,
+    GROUP_COMMITS_HANDED,
     GROUP_COMMITS_MAX,
     UPKEEP_GROUPS_MAX,
 )
@@ -85,8 +86,8 @@ class _Rest:
 class CommitPort:
     """Collects the lanes' commits on the loop and hands them to the writer as one message.
 
-    ``offer`` and ``flush`` run on the loop's thread. The loop dispatcher calls ``flush`` at its hand-offs;
-    with ``at_once`` (no such dispatcher) each offer is flushed by itself.
+    ``offer`` and ``flush`` run on the loop's thread. ``flush`` is the loop dispatcher's hand-off; with ``at_once`` (no
+    such dispatcher) each offer is flushed by itself.
     """
 
     def __init__(self, writer: Ref[Any], *, at_once: bool = False) -> None:
@@ -104,11 +105,13 @@ class CommitPort:
         """Have checkpoints kept some time."""
         self._writer.signal(Keep(checkpoints))
 
-    def flush(self) -> None:
-        """Hand over what has been collected."""
-        if self._pending:
-            entries, self._pending = tuple(self._pending), []
-            self._writer.tell(Write(entries))
+    def flush(self, whole_group: bool = False) -> bool:
+        """Hand over what has been collected, or only a whole group; whether anything was."""
+        if len(self._pending) < (GROUP_COMMITS_HANDED if whole_group else 1):
+            return False
+        entries, self._pending = tuple(self._pending), []
+        self._writer.tell(Write(entries))
+        return True
 
 
 class PersistenceActor(PooledActor):

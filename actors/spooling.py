@@ -63,13 +63,13 @@ class Admission:
 @define(eq=False)
 class _Entry:
     """A message from the door to the end of its way. ``receipt`` is the host's, ``settled`` until its outcome is known.
+    ``message``: until it is kept; from then on the spool has it.
 
     ``spooling``: it has been handed to the spool. ``answer``: it is with its lane, which hasn't answered.
     ``followed``: the lane has taken it, and the host's receipt hears of its end.
     """
 
-    message: Spooled
-    lane: str
+    message: Spooled | None
     receipt: Receipt
     settled: Settled | None
     spooling: bool = False
@@ -164,11 +164,10 @@ class SpoolDoor:
         """Take a message in; ``settled`` is called with its receipt once the outcome is known."""
         ask = self._admission
         inbox_id = ask.fresh_id()
-        lane = ask.lane(event)
-        receipt = ask.receipt(inbox_id, lane)
+        receipt = ask.receipt(inbox_id, ask.lane(event))
         # Without an id of the platform's the message is known by its own: it may be offered more than once.
         key = ask.key(event) or f"spool:{inbox_id}"
-        entry = _Entry(Spooled(inbox_id, key, prefix, self._clock.now_ms(), event), lane, receipt, settled)
+        entry = _Entry(Spooled(inbox_id, key, prefix, self._clock.now_ms(), event), receipt, settled)
         refusal = "stopping" if self._closed else ask.refusal(event)
         if refusal is not None:
             self._settle(entry, "refused", refusal)
@@ -180,6 +179,7 @@ class SpoolDoor:
     def _offer(self, entry: _Entry) -> None:
         assert self._lanes is not None
         message = entry.message
+        assert message is not None
         answer = entry.answer = self._loop.create_future()
         self._offered[message.id] = entry
 
@@ -208,6 +208,7 @@ class SpoolDoor:
         if outcome == "refused":
             self.refused[reason or ""] += 1
             if reason == UNAVAILABLE:
+                assert entry.message is not None
                 self._notices.tell(entry.message.event, REFUSED)
             receipt._finish(End("refused", None, reason or ""))
         elif outcome == "duplicate":
@@ -233,28 +234,35 @@ class SpoolDoor:
         while self._waiting:
             async with self._file:
                 group = [self._waiting.popleft() for _ in range(min(len(self._waiting), SPOOL_GROUP_MAX))]
-                fresh: dict[str, _Entry] = {}
+                fresh: dict[str, tuple[_Entry, Spooled]] = {}
                 for entry in group:
+                    assert entry.message is not None
                     if entry.message.key not in self._spool.keys:
-                        fresh.setdefault(entry.message.key, entry)
+                        fresh.setdefault(entry.message.key, (entry, entry.message))
                 try:
                     if fresh:
-                        await self._on_thread(self._spool.append, [entry.message for entry in fresh.values()])
+                        await self._on_thread(self._spool.append, [message for _, message in fresh.values()])
                 except SeriatimError as error:
-                    self._on_error("spool", error)
-                    for entry in group:
-                        entry.spooling = False
-                        if entry.answer is None:  # else its lane still owes an answer
-                            self._settle(entry, "refused", UNAVAILABLE)
+                    self._not_kept(group, error)
                     continue
+            kept = dict(fresh.values())
             for entry in group:
-                if fresh.get(entry.message.key) is entry:
-                    self._kept[entry.message.key] = entry
-                    self._settle(entry, "accepted", "spooled")
-                    self._notices.tell(entry.message.event, KEPT)
-                else:
+                message = kept.get(entry)
+                if message is None:
                     self._settle(entry, "duplicate", None)
+                    continue
+                entry.message = None
+                self._kept[message.key] = entry
+                self._settle(entry, "accepted", "spooled")
+                self._notices.tell(message.event, KEPT)
         self._take_in_soon()
+
+    def _not_kept(self, group: Sequence[_Entry], error: SeriatimError) -> None:
+        self._on_error("spool", error)
+        for entry in group:
+            entry.spooling = False
+            if entry.answer is None:  # else its lane still owes an answer
+                self._settle(entry, "refused", UNAVAILABLE)
 
     # --- out of the spool ------------------------------------------------------------------------------
 

@@ -26,7 +26,7 @@ HOT: Final = ("open_turn", "waiting", "owed", "phase", "since", "accepted", "ans
 INSERTS: Final = {
     "events": "INSERT INTO events VALUES (?,?,?,?,?,?,?,?,?)",
     "commits": "INSERT INTO commits VALUES (?,?,?,?,?,?,?,?)",
-    "keys": "INSERT INTO keys VALUES (?)",
+    "keys": "INSERT INTO keys VALUES (?,?,?)",
     "lanes": "INSERT INTO lanes VALUES (?,?,?,?,?,?,?,?,?,?) ON CONFLICT(log) DO UPDATE SET "
     + ", ".join(f"{name} = excluded.{name}" for name in HOT),
 }
@@ -145,10 +145,11 @@ def _batches(base: Path, written: Path, commits: list[Commit], turns: int) -> li
     connection.close()
     connection = sqlite3.connect(written)
     numbers: dict[str, int] = dict(connection.execute("SELECT id, n FROM logs"))
+    keys = {row[0]: row for row in connection.execute("SELECT * FROM keys")}
     rows: dict[str, list[Any]] = {
         "events": connection.execute("SELECT * FROM events WHERE at > ? ORDER BY at", [last]).fetchall(),
         "commits": connection.execute("SELECT * FROM commits WHERE at > ? ORDER BY at", [last]).fetchall(),
-        "keys": [(key,) for commit in commits for key in commit.unique],
+        "keys": [keys[key] for commit in commits for key in commit.unique],
         "lanes": [_hot(numbers[p.log], p.hot) for c in commits for p in c.parts if p.hot is not None],
     }
     connection.close()

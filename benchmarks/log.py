@@ -1,10 +1,17 @@
-"""The log's speed as ratios to a floor, in one run.
+"""The log's speed and size, as ratios to a floor, in one run (``python -m benchmarks.log --json``).
 
-The floor is a plain sqlite3 loop that writes the same rows into the same tables: BEGIN IMMEDIATE, one
-executemany per table, COMMIT, synchronous=FULL. Its rows are ready made (nothing is encoded, checked or
-summed in the timed part), so it is a floor and not a rival. Afterwards both files are compared row by row.
+A commit is a plain turn: eight events, a lane part and a session part. Ours goes the shipped way: so many commits wait
+in the mailbox of the PersistenceActor, which runs on its pinned dispatcher over the SQLite store; when all of them are
+answered, the next ones come. The floor is a plain sqlite3 loop over the same groups: BEGIN IMMEDIATE, one executemany
+per table, COMMIT, synchronous=FULL. Its rows are ready made (nothing is encoded, checked or summed in the timed part),
+so it is a floor and not a rival. Afterwards both files are compared row by row, under Python's default switch interval.
 
-    python benchmarks/log.py [--json] [--turns N] [--rounds N]
+Keys:
+
+commits.N.vs_floor           commits/s with N waiting over those of the floor; N is 1, 8, 64, 512. Beside it
+                             ``ours_us`` and ``floor_us`` per commit, and ``statements`` per group, by SQLite's trace
+beside_cpu_thread_vs_alone   commits/s with 64 waiting beside a thread that computes in pure Python, over those without
+sqlite_bytes_per_turn        growth of the closed database file per turn
 """
 
 from __future__ import annotations
@@ -16,52 +23,60 @@ import json
 import shutil
 import sqlite3
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from benchmarks.counts import CountedStore
+from benchmarks.floors import HOT, INSERTS
 from benchmarks.load import busy_thread
+from seriatim.actors.dispatch import PinnedDispatcher
+from seriatim.actors.persistence import PersistenceActor, Write
+from seriatim.actors.pooled import PooledActor
+from seriatim.actors.refs import Ref
+from seriatim.actors.system import ActorSystem
 from seriatim.commits import Binding, Commit, Durable, Hot, Part
 from seriatim.events import Event, LogId
 from seriatim.storage.sqlite import SqliteStore
+from seriatim.testing.clock import VirtualClock
 
-COUNTED_MAX = 64
-GROUPS = (1, 8, 64, 512)
-TABLES = ("events", "commits", "keys", "lanes")
-LANE_TYPES = ("inbox/accepted", "inbox/claimed", "inbox/answered", "delivery/owed", "delivery/attempt")
-SESSION_TYPES = (
-    "turn/start", "user/message", "step/start", "assistant/message", "usage/counted", "step/end", "turn/end",
-)  # fmt: skip
-TEXT = "Could you look at the log of last night's run and tell me why the second job was late? "
+GROUPS: Final = (1, 8, 64, 512)
+BESIDE: Final = 64
+GROUPS_MIN: Final = 6
+COUNTED_MAX: Final = 64  # SQLite makes the whole text again for each inner statement: at 512 that is gigabytes
+WAIT_S: Final = 120.0
+LANE_TYPES: Final = ("inbox/accepted", "inbox/claimed", "inbox/answered", "delivery/owed")
+SESSION_TYPES: Final = ("turn/start", "user/message", "assistant/message", "turn/end")
+TEXT: Final = "Could you look at the log of last night's run and tell me why the second job was late? "
+
+Rows = dict[str, list[tuple[Any, ...]]]
 
 
 def turn(lane: int, number: int) -> Commit:
-    """One plain turn as one commit: 12 events, about 1.3 KB of JSON, a lane part and a session part."""
+    """One plain turn as one commit: eight events, about 1.2 KB of JSON."""
     lane_log, session_log = LogId(f"lane:telegram:bot:dm:{lane}"), LogId(f"session:20260101_000000_{lane:08x}")
     inbound, now = f"telegram:bot:{lane}:{number}", 1_767_225_600_000 + number
+    source = {"platform": "telegram", "chat_id": str(lane), "chat_type": "dm", "user_id": f"u{lane}", "user_name": "Al"}
     data: dict[str, dict[str, Any]] = {
-        "inbox/accepted": {"id": inbound, "kind": "human", "placement": "slot", "text": TEXT * 2, "user": f"u{lane}"},
-        "inbox/claimed": {"ids": [inbound], "attempt": 1, "turn": number},
-        "inbox/answered": {"id": inbound, "turn": number},
-        "delivery/owed": {"id": f"d{number}", "turn": number, "parts": 1, "target": {"chat": str(lane)}},
-        "delivery/attempt": {"id": f"d{number}", "part": 0, "n": 1},
+        "inbox/accepted": {"id": inbound, "kind": "human", "place": "slot", "text": TEXT * 2, "source": source},
+        "inbox/claimed": {"ids": [inbound], "kind": "human", "attempt": 1, "turn": number, "generation": number},
+        "inbox/answered": {"id": inbound, "by": "turn", "end": "completed"},
+        "delivery/owed": {"id": f"d{number}", "turn": number, "parts": [TEXT], "to": {"chat_id": str(lane)}},
         "turn/start": {"turn": number, "claims": [inbound]},
-        "user/message": {"turn": number, "content": [{"type": "text", "text": TEXT * 2}]},
-        "step/start": {"turn": number, "step": 1},
-        "assistant/message": {"turn": number, "content": [{"type": "text", "text": TEXT}], "finish": "stop"},
-        "usage/counted": {"input": 812, "output": 64, "cache_read": 512, "cost": 0.0031},
-        "step/end": {"turn": number, "step": 1},
-        "turn/end": {"turn": number, "reason": "completed"},
+        "user/message": {"turn": number, "id": inbound, "text": TEXT * 2, "at": now, "author": "Al"},
+        "assistant/message": {"turn": number, "step": 1, "text": TEXT, "usage": {"input": 812, "output": 64}},
+        "turn/end": {"turn": number, "reason": {"kind": "completed"}},
     }
 
     def events(types: tuple[str, ...]) -> tuple[Event, ...]:
         start = number * len(types)
         return tuple(Event(kind, start + i, now, data[kind]) for i, kind in enumerate(types))
 
-    hot = Hot(0, 0, 1, "idle", now, number + 1, number + 1, 0, 0)
+    hot = Hot(0, 0, 1, "delivering", now, number + 1, number + 1, 0, 0)
     parts = (
         Part(lane_log, number * len(LANE_TYPES), events(LANE_TYPES), hot),
         Part(session_log, number * len(SESSION_TYPES), events(SESSION_TYPES)),
@@ -80,132 +95,155 @@ def births(lanes: int) -> list[Commit]:
     return made
 
 
+class Lanes(PooledActor):
+    """Stands for all lanes: gives the writer a group, and the next one when each commit of it is answered."""
+
+    def __init__(self, writer: Ref[Any], groups: list[list[Commit]], ended: Future[float]) -> None:
+        super().__init__()
+        self._ended = ended
+        self._writer = writer
+        self._groups = iter([Write(tuple((commit, self.own_ref) for commit in group)) for group in groups])
+        self._open = 0
+        self._begun: float | None = None
+
+    def on_start(self) -> None:
+        """The first group is not timed: the writer reads the logs' heads for it."""
+        self._next()
+
+    def on_receive(self, message: Any) -> None:
+        """Take an outcome."""
+        assert type(message) is Durable, message
+        self._open -= 1
+        if not self._open:
+            if self._begun is None:
+                self._begun = time.perf_counter()
+            self._next()
+
+    def _next(self) -> None:
+        write = next(self._groups, None)
+        if write is None:
+            assert self._begun is not None
+            self._ended.set_result(time.perf_counter() - self._begun)
+        else:
+            self._open = len(write.entries)
+            self._writer.tell(write)
+
+
 class Bench:
     """Both ways of writing the same groups into a folder of their own."""
 
-    def __init__(self, folder: str, group: int, turns: int) -> None:
+    def __init__(self, folder: Path, group: int, commits: int) -> None:
         self.group = group
-        self.groups = [[turn(lane, n) for lane in range(group)] for n in range(max(3, turns // group))]
-        self.ours, self.floor = Path(folder) / f"ours{group}.db", Path(folder) / f"floor{group}.db"
-        self.born = Path(folder) / f"born{group}.db"
+        self.groups = [[turn(lane, n) for lane in range(group)] for n in range(max(GROUPS_MIN, commits // group))]
+        self.timed = (len(self.groups) - 1) * group
+        self.ours, self.floor, self.born = (folder / f"{name}{group}.db" for name in ("ours", "floor", "born"))
         store = SqliteStore(self.born)
         assert all(type(o) is Durable for o in store.commit(births(group)))
         store.close()
 
     def run_ours(self) -> float:
-        """Seconds per turn of ``SqliteStore.commit``."""
+        """Seconds per commit through the PersistenceActor."""
         shutil.copyfile(self.born, self.ours)
-        store = SqliteStore(self.ours)
-        store.commit([])
-        start = time.perf_counter()
-        outcomes = [store.commit(group) for group in self.groups]
-        seconds = time.perf_counter() - start
-        assert all(type(o) is Durable for answered in outcomes for o in answered)
-        store.close()
-        return seconds / (len(self.groups) * self.group)
+        ended: Future[float] = Future()
 
-    def rows(self) -> list[dict[str, list[tuple[Any, ...]]]]:
+        def opened(store: object) -> None:
+            if isinstance(store, BaseException):
+                ended.set_exception(store)
+
+        store_thread, lanes_thread = PinnedDispatcher("bench-store"), PinnedDispatcher("bench-lanes")
+        system = ActorSystem(clock=VirtualClock(), on_crash=lambda crash: ended.set_exception(crash.error))
+        open_store = functools.partial(SqliteStore, self.ours)
+        writer = system.start(
+            PersistenceActor, open_store, opened, lambda _: None, dispatcher=store_thread, name="writer"
+        )
+        system.start(Lanes, writer, self.groups, ended, dispatcher=lanes_thread, name="lanes")
+        try:
+            return ended.result(WAIT_S) / self.timed
+        finally:
+            system.stop_all().get(timeout=WAIT_S)
+            for dispatcher in (store_thread, lanes_thread):
+                dispatcher.close()
+                dispatcher.join(WAIT_S)
+
+    def rows(self) -> list[Rows]:
         """The rows of each group, read back from what ``run_ours`` wrote."""
         connection = sqlite3.connect(self.ours)
         events = connection.execute("SELECT * FROM events ORDER BY at").fetchall()
         commits = connection.execute("SELECT * FROM commits WHERE id NOT LIKE 'birth%' ORDER BY at").fetchall()
-        numbers = dict(connection.execute("SELECT id, n FROM logs").fetchall())
+        numbers: dict[str, int] = dict(connection.execute("SELECT id, n FROM logs").fetchall())
+        keys = {row[0]: row for row in connection.execute("SELECT * FROM keys")}
         connection.close()
-        per_group, found = len(events) // len(self.groups), []
+        found: list[Rows] = []
         for i, group in enumerate(self.groups):
             hots = [(numbers[p.log], p.hot) for c in group for p in c.parts if p.hot is not None]
             found.append(
                 {
-                    "events": events[i * per_group : (i + 1) * per_group],
-                    "commits": commits[i * 2 * self.group : (i + 1) * 2 * self.group],
-                    "keys": [(key,) for c in group for key in c.unique],
-                    "lanes": [
-                        (
-                            n,
-                            h.open_turn,
-                            h.waiting,
-                            h.owed,
-                            h.phase,
-                            h.since,
-                            h.accepted,
-                            h.answered,
-                            h.merged,
-                            h.dropped,
-                        )
-                        for n, h in hots
-                    ],
+                    "events": _slice(events, i, len(self.groups)),
+                    "commits": _slice(commits, i, len(self.groups)),
+                    "keys": [keys[key] for c in group for key in c.unique],
+                    "lanes": [(log, *(getattr(hot, name) for name in HOT)) for log, hot in hots],
                 }
             )
         return found
 
-    def run_floor(self, groups: list[dict[str, list[tuple[Any, ...]]]]) -> float:
-        """Seconds per turn of the plain loop."""
+    def run_floor(self, groups: list[Rows]) -> float:
+        """Seconds per commit of the plain loop; the first group is not timed here either."""
         shutil.copyfile(self.born, self.floor)
         connection = sqlite3.connect(self.floor, isolation_level=None)
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA synchronous = FULL")
-        connection.execute("PRAGMA cache_size = -16000")
-        hot = ("open_turn", "waiting", "owed", "phase", "since", "accepted", "answered", "merged", "dropped")
-        upsert = ", ".join(f"{name} = excluded.{name}" for name in hot)
-        sql = {
-            "events": "INSERT INTO events VALUES (?,?,?,?,?,?,?,?,?)",
-            "commits": "INSERT INTO commits VALUES (?,?,?,?,?,?,?,?)",
-            "keys": "INSERT INTO keys VALUES (?)",
-            "lanes": f"INSERT INTO lanes VALUES (?,?,?,?,?,?,?,?,?,?) ON CONFLICT(log) DO UPDATE SET {upsert}",
-        }
-        start = time.perf_counter()
-        for group in groups:
+        for pragma in ("journal_mode = WAL", "synchronous = FULL", "cache_size = -16000"):
+            connection.execute(f"PRAGMA {pragma}")
+        begun = 0.0
+        for number, group in enumerate(groups):
+            if number == 1:
+                begun = time.perf_counter()
             connection.execute("BEGIN IMMEDIATE")
             for table, rows in group.items():
-                connection.executemany(sql[table], rows)
+                connection.executemany(INSERTS[table], rows)
             connection.execute("COMMIT")
-        seconds = time.perf_counter() - start
+        seconds = time.perf_counter() - begun
         connection.close()
-        return seconds / (len(groups) * self.group)
+        return seconds / ((len(groups) - 1) * self.group)
 
     def compare(self) -> None:
-        """Fail unless both files hold the same rows (the epoch apart: our file was opened once more)."""
-        contents = []
-        for path in (self.ours, self.floor):
-            connection = sqlite3.connect(path)
-            contents.append(
-                [
-                    connection.execute(f"SELECT * FROM {t} ORDER BY 1, 2, 3").fetchall()
-                    if t != "keys"
-                    else connection.execute("SELECT * FROM keys ORDER BY 1").fetchall()
-                    for t in TABLES
-                ]
-            )
-            connection.close()
-        if contents[0] != contents[1]:
+        """Fail unless both files hold the same rows."""
+        if _contents(self.ours) != _contents(self.floor):
             raise SystemExit("the floor wrote other rows than the store")
 
-
-def beside_busy_thread(work: Callable[[], float]) -> float:
-    """``work`` while another thread of the process computes in pure Python."""
-    with busy_thread():
-        return work()
-
-
-def count_steps(bench: Bench) -> float:
-    """SQL statements that one warm group costs, by SQLite's own trace."""
-    shutil.copyfile(bench.born, bench.ours)
-    store = CountedStore(bench.ours)
-    store.commit(bench.groups[0])
-    store.trace()
-    for group in bench.groups[1:3]:
-        store.commit(group)
-    counted = store.statements / 2
-    store.close()
-    return counted
+    def statements(self) -> float:
+        """SQL statements that one warm group costs, by SQLite's own trace, those inside the trigger included."""
+        shutil.copyfile(self.born, self.ours)
+        store = CountedStore(self.ours)
+        store.commit(self.groups[0])
+        store.trace()
+        for group in self.groups[1:3]:
+            store.commit(group)
+        counted = store.statements / 2
+        store.close()
+        return counted
 
 
-def measure(folder: str, turns: int, rounds: int) -> dict[str, Any]:
-    """All figures of one run."""
-    result: dict[str, Any] = {"sqlite": sqlite3.sqlite_version, "groups": {}}
+def _slice(rows: list[Any], i: int, of: int) -> list[Any]:
+    each = len(rows) // of
+    return rows[i * each : (i + 1) * each]
+
+
+def _contents(path: Path) -> list[list[tuple[Any, ...]]]:
+    connection = sqlite3.connect(path)
+    found = [sorted(connection.execute(f"SELECT * FROM {table}"), key=str) for table in INSERTS]
+    connection.close()
+    return found
+
+
+def measure_commits(folder: Path, turns: int, rounds: int) -> dict[str, Any]:
+    """The figures of this module; ours and the floor take turns on the same disk."""
+    result: dict[str, Any] = {"commits": {}}
     for size in GROUPS:
-        bench = Bench(folder, size, turns if size > 1 else turns // 3)
+        say(f"{size} waiting")
+        bench = Bench(folder, size, turns if size >= BESIDE else turns // 4)
         bench.run_ours()
+        if size == BESIDE:
+            grown = bench.ours.stat().st_size - bench.born.stat().st_size
+            result["sqlite_bytes_per_turn"] = round(grown / (len(bench.groups) * size))
         rows = bench.rows()
         # The prepared commits are far more objects than a live process holds; keep the collector off them.
         gc.collect()
@@ -213,42 +251,45 @@ def measure(folder: str, turns: int, rounds: int) -> dict[str, Any]:
         pairs = [(bench.run_floor(rows), bench.run_ours()) for _ in range(rounds)]
         gc.unfreeze()
         bench.compare()
-        floor, ours = (statistics.median(p[i] for p in pairs) for i in (0, 1))
-        result["groups"][size] = {
-            "floor_us": round(floor * 1e6, 1),
+        floor, ours = (statistics.median(pair[i] for pair in pairs) for i in (0, 1))
+        result["commits"][str(size)] = {
+            "vs_floor": round(statistics.median(f / o for f, o in pairs), 3),
             "ours_us": round(ours * 1e6, 1),
-            "ratio": round(statistics.median(f / o for f, o in pairs), 3),
-            # SQLite makes the whole text again for each inner statement: at 512 that is gigabytes.
-            "statements_per_group": count_steps(bench) if size <= COUNTED_MAX else None,
+            "floor_us": round(floor * 1e6, 1),
+            "statements": bench.statements() if size <= COUNTED_MAX else None,
         }
-        if size == 64:
-            quiet, busy = bench.run_ours(), beside_busy_thread(bench.run_ours)
-            floor_busy = beside_busy_thread(functools.partial(bench.run_floor, rows[: max(3, len(rows) // 8)]))
-            result["beside_cpu_thread_vs_alone"] = round(quiet / busy, 3)
-            result["beside_cpu_thread_us"] = round(busy * 1e6, 1)
-            result["floor_beside_cpu_thread_vs_alone"] = round(floor / floor_busy, 3)
+        if size == BESIDE:
+            alone = bench.run_ours()
+            with busy_thread():
+                beside = bench.run_ours()
+            result["beside_cpu_thread_vs_alone"] = round(alone / beside, 3)
     return result
+
+
+_begun = time.monotonic()
+
+
+def say(what: str) -> None:
+    """Progress, for people."""
+    print(f"[{time.monotonic() - _begun:5.1f} s] {what}", file=sys.stderr)
 
 
 def main() -> None:
     """Run and print."""
-    parser = argparse.ArgumentParser(description="The log's speed as ratios to a floor.")
-    parser.add_argument("--json", action="store_true", help="print JSON only")
-    parser.add_argument("--turns", type=int, default=4000, help="turns per timed run")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", action="store_true", help="one line of JSON")
+    parser.add_argument("--turns", type=int, default=4096, help="turns per timed run")
     parser.add_argument("--rounds", type=int, default=5, help="pairs of runs per group size")
     parser.add_argument("--folder", help="where the files are made (default: the temporary folder)")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory(dir=options.folder) as folder:
-        result = measure(folder, options.turns, options.rounds)
-    if options.json:
-        print(json.dumps(result))
-        return
-    for size, row in result["groups"].items():
-        print(
-            f"{size:>4} per group: floor {row['floor_us']} us/turn, store {row['ours_us']}, ratio {row['ratio']}, "
-            f"{row['statements_per_group']} statements a group"
-        )
-    print({key: value for key, value in result.items() if key != "groups"})
+    figures: tuple[Callable[[Path], dict[str, Any]], ...] = (
+        functools.partial(measure_commits, turns=options.turns, rounds=options.rounds),
+    )
+    result: dict[str, Any] = {"sqlite": sqlite3.sqlite_version}
+    with tempfile.TemporaryDirectory(prefix="seriatim-log-", dir=options.folder) as folder:
+        for measure in figures:
+            result |= measure(Path(folder))
+    print(json.dumps(result, indent=None if options.json else 2))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
-"""The command line: ``seriatim chat``, ``serve``, ``balance``, ``export``, ``import`` and ``verify``.
+"""The command line: ``seriatim chat``, ``serve``, ``balance``, ``repair``, ``export``, ``import`` and ``verify``.
 
-Exit codes: 0 all well; 1 the balance or a comparison doesn't hold, or a stop left turns to be resumed; 2 the
-configuration, the home or the arguments are wrong (one line on standard error says what, and nothing was written).
+Exit codes: 0 all well; 1 the balance or a comparison doesn't hold, a repair lost something, or a stop left turns to be
+resumed; 2 the configuration, the home or the arguments are wrong (one line on standard error says what, and nothing was
+written).
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from seriatim.gateway import Gateway
 from seriatim.storage.audit import Audit, audit
 from seriatim.storage.event_log import command as logs
 from seriatim.storage.home import Home
+from seriatim.storage.repair import salvage
 from seriatim.storage.spool import spooled
 from seriatim.storage.sqlite_reader import SqliteReader
 
@@ -60,7 +62,9 @@ def _parser() -> argparse.ArgumentParser:
     chat = commands.add_parser("chat", help="talk to the gateway in this terminal")
     serve = commands.add_parser("serve", help="run the configured adapters until Ctrl-C")
     balance = commands.add_parser("balance", help="check that no accepted message is unaccounted for")
-    for command, run in ((chat, _chat), (serve, _serve), (balance, _balance)):
+    repair = commands.add_parser("repair", help="copy what is whole in a damaged home into a new one")
+    repair.add_argument("--to", metavar="DIR", required=True, help="the new home; must not exist, or be empty")
+    for command, run in ((chat, _chat), (serve, _serve), (balance, _balance), (repair, _repair)):
         command.set_defaults(command=run)
         _add_common(command)
     balance.add_argument("--json", action="store_true", help="print JSON")
@@ -132,6 +136,22 @@ def _balance(arguments: argparse.Namespace) -> int:
         reader.close()
     print(json.dumps(_as_json(found, waiting)) if arguments.json else _as_text(found, waiting))
     return 0 if found.holds else 1
+
+
+def _repair(arguments: argparse.Namespace) -> int:
+    source = Home.database_of(_config(arguments).home)
+    home = Home.own(arguments.to)
+    try:
+        told = salvage(source, home.database)
+    finally:
+        home.close(clean=False)
+    print(f"{home.database}: {told.logs} logs with {told.events} events, {told.keys} known messages")
+    for log, why in sorted(told.lost.items()):
+        print(f"lost: {log}: {why}")
+    if not told.keys_whole:
+        print("lost: some of the known messages; one of them that is given again may be answered again")
+    print("Nothing was lost." if told.whole else f"Not everything could be read; {source} is as it was.")
+    return 0 if told.whole else 1
 
 
 def _as_json(found: Audit, waiting: int) -> dict[str, Any]:

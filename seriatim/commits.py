@@ -75,7 +75,8 @@ class Commit:
     ``id``: offered again with the same id, it succeeds without a second write. ``lane`` and
     ``incarnation``: the writer; a smaller incarnation than the store's fence is refused. ``unique``:
     keys that must be new to the whole store (inbound ids). A session part needs its session bound to
-    ``lane`` (after ``bindings``).
+    ``lane`` (after ``bindings``). ``blobs``: hashes of blobs that its events refer to; they must be there,
+    and stay as long as one of the commit's logs does.
     """
 
     id: str
@@ -84,6 +85,7 @@ class Commit:
     parts: tuple[Part, ...]
     unique: tuple[str, ...] = ()
     bindings: tuple[Binding, ...] = ()
+    blobs: tuple[str, ...] = ()
 
 
 @value

@@ -10,6 +10,8 @@
     │   └── HomeBusyError            another process owns the home
     ├── StoreError                   the world or a bug below: storage said no
     │   ├── LogNotFoundError         no such log
+    │   ├── BlobNotFoundError        no such blob; put it first
+    │   ├── BlobTooLargeError        the caller: more than a blob may hold
     │   ├── LogExistsError           a log of that id is already there
     │   ├── HeadMismatchError        the log has moved on; fold it again
     │   ├── LogCompactedError        the log's beginning is in its archive
@@ -155,6 +157,25 @@ class LogNotFoundError(StoreError):
     def __init__(self, log: str) -> None:
         super().__init__(f"no log {log!r}")
         self.log = log
+
+
+class BlobNotFoundError(StoreError):
+    """There is no blob of that hash: it was never put, or nothing referred to it and it was swept. Put it first.
+
+    ``hash``: what was asked for.
+    """
+
+    def __init__(self, hash: str) -> None:  # noqa: A002  (the blob's name, as everywhere)
+        super().__init__(f"no blob {hash}")
+        self.hash = hash
+
+
+class BlobTooLargeError(StoreError):
+    """The caller's fault: the blob is larger than ``bytes_max``; nothing was kept."""
+
+    def __init__(self, size: int, bytes_max: int) -> None:
+        super().__init__(f"a blob of {size} bytes, at most {bytes_max}")
+        self.bytes_max = bytes_max
 
 
 class LogExistsError(StoreError):

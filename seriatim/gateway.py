@@ -22,6 +22,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
+import attrs
+
 from seriatim.actors.calling import entry_of
 from seriatim.actors.clockwork import SystemClock
 from seriatim.actors.dispatch import LoopDispatcher, PinnedDispatcher
@@ -271,9 +273,8 @@ class Gateway:
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._asked.set)
 
-    def _flush(self) -> None:
-        if self._runtime is not None:
-            self._runtime.flush()
+    def _flush(self, whole_group: bool) -> bool:
+        return self._runtime is not None and self._runtime.flush(whole_group)
 
     async def stop(self, *, drain_s: float | None = None, reason: Literal["shutdown", "restart"] = "shutdown") -> bool:
         """Accept nothing more, let running turns end, send what is owed, stop.
@@ -525,10 +526,15 @@ class Gateway:
         }
 
     def health(self) -> Mapping[str, Any]:
-        """How things stand: state, live lanes, turns running and waiting for a slot, replies owed, adapters."""
+        """How things stand: state, live lanes, turns running and waiting for a slot, replies owed, adapters.
+
+        ``storage`` holds the fields of ``StoreHealth``, the paths among them that agents' tools should be kept from.
+        """
         runtime = self._runtime
         state = "failed" if self._failure is not None else self._state
         facts: dict[str, Any] = {"state": state, "adapters": {}, "store": str(self._unopened or "works")}
+        if self._store is not None:
+            facts["storage"] = attrs.asdict(self._store.health())
         if self._door is not None:
             facts["spooled"] = self._door.count
         for adapter in self.adapters:

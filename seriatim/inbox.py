@@ -15,7 +15,7 @@ def accepted_data(m: Inbound, kind: str, place: str = "none") -> Data:
     event = m.event
     text, mended = mend_text(m.args if m.command else event.text)
     data: Data = {"id": m.id, "kind": kind, "place": place, "text": text, "source": event.source.to_dict()}
-    if mended:
+    if mended or event.source.mended:
         data["mended"] = True
     if event.account:
         data["account"] = event.account

@@ -58,6 +58,10 @@ WAITING_MAX: Final = 10_000
 GROUP_COMMITS_MAX: Final = 512
 """Commits that the writer makes durable together: bounds how long the first of them waits."""
 
+GROUP_COMMITS_HANDED: Final = 32
+"""Commits that go to the writer before a pass of the lanes ends. In bits they were written in bits, and each group
+costs a sync of its own. With 64 lanes 24 and 48 did as well; handing over every 28 activations cost 4-8 %."""
+
 MAILBOX_MAX: Final = 4096
 """Data mail of one lane actor; runtime mail is exempt."""
 
@@ -90,6 +94,35 @@ STORE_LOGS_CACHED_MAX: Final = 65_536
 
 STORE_NAME_CHARS_MAX: Final = 16 * 1024
 """A log id, commit id or unique key; a lane's key holds several platform ids."""
+
+BLOB_BYTES_MAX: Final = 64 * 1024 * 1024
+"""One blob; held in memory whole while it is written or read (large platforms give bots at most 50 MB)."""
+
+COMMIT_BLOBS_MAX: Final = 256
+"""Blobs that one commit may refer to: as many as the messages that it may decide."""
+
+KEYS_PRUNED_MAX: Final = 10_000
+"""Unique keys that one call of a prune looks at: some 10 ms during which no commit is written."""
+
+KEY_MARKS_MAX: Final = 32
+"""Marks by which unique keys get their age: a key outlives its window by a 32nd of it at the most."""
+
+BLOBS_SWEPT_MAX: Final = 1000
+"""Blobs that one call of a sweep removes."""
+
+WAL_CHECKPOINT_BYTES: Final = 4 * 1024 * 1024
+"""Size of SQLite's write-ahead log from which on it is checkpointed (SQLite's own default, 1000 pages)."""
+
+WAL_CHECKPOINT_EVENTS: Final = 2000
+"""Events after which a log that was taken over, but not cut, is worth a checkpoint again: about as many as fill it."""
+
+WAL_CUT_BYTES: Final = 64 * 1024 * 1024
+"""Size from which on it is cut as soon as no reader holds it; a reader of 10 s was seen to let it grow to 1.1 GiB."""
+
+STORE_READ_MS_MAX: Final = 10_000
+"""How long one read of the store may hold its snapshot; a longer one fails and says to read in pages."""
+
+assert WAL_CHECKPOINT_BYTES < WAL_CUT_BYTES
 
 JSONL_FRAME_BYTES_MAX: Final = 64 * 1024 * 1024
 """One batch of a JSONL log, compressed or not, as a reader takes it: a frame that claims more is a bomb, or strange."""

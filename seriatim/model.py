@@ -58,6 +58,8 @@ def _id_text(chat_id: object) -> str:
     return "" if chat_id is None else str(chat_id)
 
 
+_NAMES = ("chat_name", "user_name", "chat_topic")
+
 _optional_texts = attrgetter(*_OPTIONAL_TEXTS)
 
 
@@ -67,8 +69,10 @@ class SessionSource:
 
     ``platform`` and ``chat_id`` as the adapter names them. ``chat_type``: "dm", "group", "channel" or
     "thread" (others are treated like groups). ``user_id_alt``: a stable id of the author where ``user_id``
-    may change. ``guild_id``: the scope (server, workspace) that keeps equal ids apart. ``is_bot``: the author
-    is a bot. ``role_authorized``: a platform role let the author in.
+    may change. Names and topics are for the eyes only: what JSON can't carry in them is replaced, and endless ones
+    are cut (``mended`` says so); ids that can't be kept raise InvalidInputError. ``guild_id``: the scope (server,
+    workspace) that keeps equal ids apart. ``is_bot``: the author is a bot. ``role_authorized``: a platform role let
+    the author in.
     """
 
     platform: Platform = field(converter=_platform)
@@ -86,8 +90,14 @@ class SessionSource:
     parent_chat_id: str | None = None
     message_id: str | None = None
     role_authorized: bool = False
+    mended: bool = field(default=False, init=False, eq=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
+        for name in _NAMES:
+            value = getattr(self, name)
+            if value is not None and _needs_mending(value):
+                object.__setattr__(self, name, mend_text(value[:ID_CHARS_MAX].replace("\0", "\ufffd"))[0])
+                object.__setattr__(self, "mended", True)
         _check_id("chat_id", self.chat_id)
         _check_id("chat_type", self.chat_type)
         if not self.chat_type:
@@ -131,6 +141,12 @@ class SessionSource:
 
 
 _SOURCE_FIELDS = (*_OPTIONAL_TEXTS, "platform", "chat_id", "chat_type", "is_bot", "role_authorized")
+
+
+def _needs_mending(name: object) -> bool:
+    if type(name) is not str:
+        return False  # for _check_id to refuse
+    return len(name) > ID_CHARS_MAX or "\0" in name or (not name.isascii() and mend_text(name)[1])
 
 
 def _check_id(name: str, value: Any) -> None:

@@ -11,7 +11,7 @@ from typing import Final, Literal
 
 from attrs import frozen
 
-Kind = Literal["lane", "session"]
+Kind = Literal["lane", "session", "system"]
 
 
 @frozen
@@ -305,7 +305,22 @@ _LANE: Final = (
     ),
 )
 
-EVENT_TYPES: Final[Mapping[str, EventType]] = {known.name: known for known in (*_SESSION, *_LANE)}
+_SYSTEM: Final = (
+    EventType(
+        "log/erased",
+        "system",
+        "A log was erased for good; its name isn't told, since it may be a person's.",
+        {
+            "digest": "HMAC-SHA-256 of the log's name under the store's id: who knows the name can find it again",
+            "incarnation": "number of the log that is gone; a log made again under the name has another",
+            "events": "how many it held",
+            "keysDropped": "how many unique keys went with it",
+            "reason": "why, in the host's words",
+        },
+    ),
+)
+
+EVENT_TYPES: Final[Mapping[str, EventType]] = {known.name: known for known in (*_SESSION, *_LANE, *_SYSTEM)}
 """Every known type by its name."""
 
 KNOWN_SESSION_EVENT_TYPES: Final = frozenset(known.name for known in _SESSION)
@@ -313,3 +328,6 @@ KNOWN_SESSION_EVENT_TYPES: Final = frozenset(known.name for known in _SESSION)
 
 KNOWN_LANE_EVENT_TYPES: Final = frozenset(known.name for known in _LANE)
 """The types that a lane's log may hold without being marked ignorable."""
+
+KNOWN_SYSTEM_EVENT_TYPES: Final = frozenset(known.name for known in _SYSTEM)
+"""The types that the store's own log may hold."""

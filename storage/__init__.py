@@ -3,7 +3,18 @@
 from seriatim.errors import SessionFormatUnsupportedError, SessionPersistenceCorruptionError
 from seriatim.vocabulary import KNOWN_SESSION_EVENT_TYPES
 
-from .contract import Archive, Balance, Checkpoint, Store, StoreReader
+from .contract import (
+    Archive,
+    Balance,
+    BlobsSwept,
+    Checkpoint,
+    Erasure,
+    KeysPruned,
+    LogInfo,
+    Store,
+    StoreHealth,
+    StoreReader,
+)
 from .event_log.header import SESSION_FORMAT_VERSION, SessionHeader
 from .event_log.jsonl import JsonlLogs
 from .event_log.live import LiveSessions
@@ -26,10 +37,14 @@ __all__ = [
     "SESSION_FORMAT_VERSION",
     "Archive",
     "Balance",
+    "BlobsSwept",
     "Checkpoint",
     "CreateSessionOptions",
+    "Erasure",
     "JsonlLogs",
+    "KeysPruned",
     "LiveSessions",
+    "LogInfo",
     "MemoryStore",
     "RestoredSessionOptions",
     "SessionEvent",
@@ -44,5 +59,6 @@ __all__ = [
     "SessionRawArtifact",
     "SqliteStore",
     "Store",
+    "StoreHealth",
     "StoreReader",
 ]

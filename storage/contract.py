@@ -13,6 +13,7 @@ from attrs import frozen
 
 from seriatim.commits import Commit, Hot, Outcome
 from seriatim.events import Data, Event, LogId
+from seriatim.limits import BLOBS_SWEPT_MAX, KEYS_PRUNED_MAX
 
 
 @frozen
@@ -59,6 +60,62 @@ class Archive:
     version: int
     counts: Balance
     data: Data
+
+
+@frozen
+class Erasure:
+    """The order to erase a log: its events, header, counters, checkpoints and bindings, for good.
+
+    ``id``: as a commit's; the same again succeeds without erasing twice. ``incarnation``: the smallest of the log's own
+    writer that may write a log of this name afterwards. ``time``: epoch ms. ``drop_keys``: whether the unique keys of
+    commits whose first part went to the log are free again; else a redelivery of what was erased stays a duplicate.
+    ``reason``: a few words of ours for the system log, which never names the log itself (its name may be a person's).
+    """
+
+    id: str
+    log: LogId
+    incarnation: int
+    time: int
+    drop_keys: bool = False
+    reason: str = ""
+
+
+@frozen
+class KeysPruned:
+    """What one call of a prune did. ``dropped`` of ``seen`` keys; go on with ``after`` unless it is None."""
+
+    dropped: int
+    seen: int
+    after: str | None
+
+
+@frozen
+class BlobsSwept:
+    """What one call of a sweep removed (or would have). ``more``: it stopped at its limit."""
+
+    count: int
+    bytes: int
+    more: bool
+
+
+@frozen
+class StoreHealth:
+    """How the medium is. Sizes in bytes, ages in ms.
+
+    ``checkpoint``: what came of the last one: "none" yet, "complete", "partial" or "blocked" (a reader still needs
+    what is in the write-ahead log). ``readers``: open ones of this store; ``oldest_reader_ms``: how long the longest
+    read that is under way has held its snapshot. ``scrubbing``: erased content still waits to be cut from the
+    write-ahead log. ``paths``: all that belongs to the store on disk, absolute and without links; a host should deny
+    them to its agents' tools.
+    """
+
+    epoch: int
+    wal_bytes: int
+    checkpoint: str
+    readers: int
+    oldest_reader_ms: int
+    scrubbing: bool
+    paths: tuple[str, ...]
 
 
 @frozen
@@ -143,6 +200,10 @@ class StoreReader(Protocol):
         """Those of ``keys`` that were committed as unique keys."""
         ...
 
+    def blob(self, hash: str) -> bytes:  # noqa: A002  (the blob's name, as everywhere)
+        """The blob's content, checked. Raises BlobNotFoundError, CorruptionError, StoreUnhealthyError."""
+        ...
+
     def close(self) -> None:
         """Release the reader. Idempotent."""
         ...
@@ -186,6 +247,48 @@ class Store(Protocol):
         unknown: HeadMismatchError for a base that is not the end of a commit or lies below the present one,
         InvalidInputError for an archive that hides open work.
         """
+        ...
+
+    def erase(self, erasure: Erasure) -> Outcome:
+        """Erase a log, and say so in the system log (``log/erased``), in one transaction.
+
+        Afterwards the log isn't there, and one made again under its name has a new incarnation (``LogInfo``); the ids
+        of the old commits stay known, so that offering one again brings nothing back. The content is gone from the
+        medium as far as the medium permits; ``StoreHealth.scrubbing`` says when a reader still holds it. Blobs that
+        only this log referred to go with the next sweep. Never raises; Refused with LogNotFoundError,
+        OwnershipLostError, InvalidInputError or StoreUnhealthyError.
+        """
+        ...
+
+    def prune_keys(
+        self, now: int, window_ms: int, *, after: str = "", limit: int = KEYS_PRUNED_MAX, dry_run: bool = False
+    ) -> KeysPruned:
+        """Forget unique keys that are surely older than ``window_ms``; looks at ``limit`` of them behind ``after``.
+
+        ``now``: epoch ms of the caller's clock. A key goes only if a call made at least a window earlier had already
+        seen the store hold it, so event times play no part; call it again and again (``after`` None: from the start).
+        Of wall clocks only this much is believed: one that leaps forward by more than a window makes all keys look
+        old. Raises StoreError; nothing was dropped then, or what was dropped was due.
+        """
+        ...
+
+    def put_blob(self, data: bytes, time: int) -> str:
+        """Keep a blob and return its hash (SHA-256, hexadecimal), durable by then; the same content is kept once.
+
+        ``time``: epoch ms, now; the blob counts as young for the sweep from then on. Any thread. Raises
+        BlobTooLargeError, StoreUnhealthyError, OwnershipLostError.
+        """
+        ...
+
+    def sweep_blobs(self, before: int, *, limit: int = BLOBS_SWEPT_MAX, dry_run: bool = False) -> BlobsSwept:
+        """Remove blobs to which no log refers and that were last put before ``before`` (epoch ms), at most ``limit``.
+
+        Leave a grace period of hours: who has put a blob may not have committed yet. Raises StoreError.
+        """
+        ...
+
+    def health(self) -> StoreHealth:
+        """How the medium is; any thread, no I/O but a look at a file's size."""
         ...
 
     def reader(self) -> StoreReader:

@@ -7,11 +7,12 @@ part that is lost, moved or changed breaks itself and every later one.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import chain as _chain
 from typing import Any, Final, NamedTuple
 from zlib import crc32
+
+import msgspec
 
 from seriatim.errors import InvalidInputError, LosslessJsonError
 from seriatim.events import SAFE_INTEGER_MAX, Data, Event, check_lossless, is_plain
@@ -20,39 +21,24 @@ _TYPE_CHARS_MAX: Final = 200
 _TYPES_KNOWN_MAX: Final = 4096
 _types_known: set[str] = set()
 _INT: Final = {int}
-_STR: Final = {str}
 _DICT: Final = {dict}
-_PLAIN: Final = frozenset({int, float, bool, type(None), dict, list})
-_SHALLOW_MAX: Final = 6
-_SHALLOW_ITEMS_MAX: Final = 65_536
-_values: Final = dict.values
 flatten: Final = _chain.from_iterable
-_MARK: Final = "\0"
-_MARK_TEXT: Final = ',"\\u0000",'
 LINE: Final = "\n"
+_encoder: Final = msgspec.json.Encoder()
+_decoder: Final = msgspec.json.Decoder()
 
 
-def _make_encoder() -> Callable[[Any], str]:
-    """The C encoder, made once: ``json.dumps`` with options makes a new one per call (2 us of 3)."""
-    make: Any = getattr(json.encoder, "c_make_encoder", None)
-    if make is None:  # an interpreter without the accelerator
-        return json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
-
-    def refuse(item: Any) -> Any:
-        raise TypeError(f"{type(item).__name__} is not a JSON type")
-
-    text: Any = getattr(json.encoder, "encode_basestring")  # noqa: B009 - typeshed doesn't know it
-    chunks = make(None, refuse, text, None, ":", ",", False, False, False)
-    join = "".join
-
-    def encode(item: Any) -> str:
-        return join(chunks(item, 0))
-
-    return encode
+def to_json(item: Any) -> str:
+    """Compact JSON text of a value that ``is_plain`` has passed. Raises UnicodeEncodeError for lone surrogates."""
+    return _encoder.encode(item).decode()
 
 
-to_json: Final = _make_encoder()
-"""Compact JSON text of a value that ``is_plain`` has passed (it checks neither types nor cycles)."""
+def from_json(text: str) -> Any:
+    """The value of a JSON text. Raises ValueError."""
+    try:
+        return _decoder.decode(text)
+    except msgspec.DecodeError as error:
+        raise ValueError(str(error)) from None
 
 
 class Rare(NamedTuple):
@@ -97,13 +83,13 @@ def encode_events(log: int, first: int, events: Sequence[Event]) -> tuple[list[A
         data = event.data
         if type(data) is not dict or not is_plain(data):
             _explain(event)
-    texts = _encode_datas([event.data for event in events])
     rare = [
         _encode_rare(place, event)
         for place, event in enumerate(events)
         if event.ignorable is not False or event.surface_op is not None or event.source_event_seqs is not None
     ]
     try:
+        texts = _encode_datas([event.data for event in events])
         text = sum_text(log, first, kinds, times, texts, rare)
     except UnicodeEncodeError:
         for event in events:
@@ -125,8 +111,7 @@ class Columns(NamedTuple):
 def encode_plain(events: Sequence[Event], seqs: list[int]) -> Columns | None:
     """The columns of events of any number of parts; ``seqs`` is how they must be numbered.
 
-    None if anything about one is rare or wrong: ``encode_events`` then says what. Text that can't be UTF-8 is not
-    found here but by ``sum_text``.
+    None if anything about one is rare or wrong: ``encode_events`` then says what.
     """
     kinds = [event.type for event in events]
     times = [event.time for event in events]
@@ -143,41 +128,14 @@ def encode_plain(events: Sequence[Event], seqs: list[int]) -> Columns | None:
             if event.ignorable is not False or event.surface_op is not None or event.source_event_seqs is not None
         ]
         or set(map(type, datas)) != _DICT
-        or not (_are_shallow(datas) or all(map(is_plain, datas)))
+        or not all(map(is_plain, datas))
     ):
         return None
-    texts = _encode_datas(datas)
+    try:
+        texts = _encode_datas(datas)
+    except UnicodeEncodeError:
+        return None
     return Columns(kinds, times, texts, _interleave(kinds, times, texts))
-
-
-def _are_shallow(datas: list[Data]) -> bool:
-    """Whether all are plain (see ``is_plain``) and of few levels: a dozen C loops per level, whatever their number.
-
-    False also means "too deep to say". Neither a nest nor a list that holds itself makes it do much for nothing.
-    """
-    dicts: list[Any] = datas
-    lists: list[Any] = []
-    for _ in range(_SHALLOW_MAX):
-        if not _STR.issuperset(map(type, flatten(dicts))):
-            return False
-        items = [item for item in flatten(map(_values, dicts)) if type(item) is not str]
-        items += [item for item in flatten(lists) if type(item) is not str]
-        kinds = set(map(type, items))
-        if not kinds <= _PLAIN:
-            return False
-        if int in kinds:
-            numbers = [item for item in items if type(item) is int]
-            if min(numbers) < -SAFE_INTEGER_MAX or max(numbers) > SAFE_INTEGER_MAX:
-                return False
-        if float in kinds and not all(is_plain([item]) for item in items if type(item) is float):
-            return False
-        dicts = [item for item in items if type(item) is dict] if dict in kinds else []
-        lists = [item for item in items if type(item) is list] if list in kinds else []
-        if not dicts and not lists:
-            return True
-        if sum(map(len, dicts)) + sum(map(len, lists)) > _SHALLOW_ITEMS_MAX:
-            return False
-    return False
 
 
 def _interleave(kinds: list[str], times: list[int], texts: list[str]) -> list[Any]:
@@ -189,15 +147,8 @@ def _interleave(kinds: list[str], times: list[int], texts: list[str]) -> list[An
 
 
 def _encode_datas(datas: list[Data]) -> list[str]:
-    """The JSON text of each, by one call of the encoder for all (a third cheaper than one for each)."""
-    count = len(datas)
-    if count == 1:
-        return [to_json(datas[0])]
-    items: list[Any] = [_MARK] * (2 * count - 1)
-    items[0::2] = datas
-    texts = to_json(items)[1:-1].split(_MARK_TEXT)
-    # A user's list may hold the mark; there are then more pieces than there should be.
-    return texts if len(texts) == count else [to_json(data) for data in datas]
+    """The JSON text of each, by one call of the encoder for all. Raises UnicodeEncodeError for lone surrogates."""
+    return _encoder.encode_lines(datas).decode().split(LINE)[:-1]
 
 
 def sum_text(
@@ -225,8 +176,8 @@ def decode_event(kind: str, seq: int, time: int, data: dict[str, Any], rare: Rar
     """An event from its columns; ``data`` is already parsed."""
     if rare is None:
         return Event(kind, seq, time, data)
-    seqs = None if rare.seqs is None else tuple(json.loads(rare.seqs))
-    operation = None if rare.operation is None else json.loads(rare.operation)
+    seqs = None if rare.seqs is None else tuple(from_json(rare.seqs))
+    operation = None if rare.operation is None else from_json(rare.operation)
     return Event(kind, seq, time, data, bool(rare.ignorable), seqs, operation)
 
 

@@ -254,7 +254,9 @@ def open_error(path: str, error: sqlite3.Error) -> CorruptionError | ReadOnlyErr
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
     name = error_name(error)
     if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR):
-        return CorruptionError(path, f"can't be read as a database ({name})")
+        return CorruptionError(
+            path, f"is damaged ({name}), and was left as it is; restore a backup, or see `seriatim repair`"
+        )
     if code == sqlite3.SQLITE_READONLY:
         return ReadOnlyError(f"{path}: may not be written ({name})")
     return StoreUnhealthyError(f"{path}: can't be opened ({name})")

@@ -9,15 +9,19 @@ from __future__ import annotations
 import json
 import threading
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Literal
 
 import attrs
 
-from seriatim.commits import Commit, Hot, Outcome, Refused
+from seriatim.commits import Commit, Durable, Hot, Outcome, Refused, Unknown
 from seriatim.errors import (
+    BlobNotFoundError,
     CorruptionError,
+    FormatUnsupportedError,
     HeadMismatchError,
+    InvalidInputError,
     LogCompactedError,
     LogNotFoundError,
     OwnershipLostError,
@@ -25,10 +29,14 @@ from seriatim.errors import (
     StoreUnhealthyError,
 )
 from seriatim.events import Event, LogId
+from seriatim.limits import BLOBS_SWEPT_MAX, KEY_MARKS_MAX, KEYS_PRUNED_MAX
 
+from .blobs import hash_of
 from .checkpoints import archive_sum, archive_text, checkpoint_sum, checkpoint_text
-from .contract import Archive, Balance, Checkpoint, LogInfo
+from .contract import Archive, Balance, BlobsSwept, Checkpoint, Erasure, KeysPruned, LogInfo, StoreHealth
 from .encoding import Rare, chain, chain_start, decode_event, sum_text
+from .erasing import SYSTEM, check_erasure, tombstone
+from .schema import FORMAT
 from .staging import LogState, StagedCommit, StagedPart, Staging, stage
 
 
@@ -65,12 +73,23 @@ class MemoryDisk:
 
     def __init__(self) -> None:
         self.store_id = uuid.uuid4().hex
+        self.format: int | None = FORMAT  # None: another program's
         self.epoch = 0
         self.lock = threading.RLock()
         self.logs: dict[LogId, _Log] = {}
+        self.next_log = 1
+        self.events = 0
         self.hot: dict[LogId, Hot] = {}
-        self.keys: set[str] = set()
+        self.keys: dict[str, tuple[int, int]] = {}  # number of the log, how many events there were before
+        self.key_marks: dict[int, int] = {}  # time, how many events there were then
         self.ids: set[str] = set()
+        self.blobs: dict[str, tuple[bytes, int]] = {}  # content, when it was put
+        self.blob_refs: set[tuple[str, int]] = set()
+        self.faults: list[bool] = []
+
+    def fail_next(self, *, done: bool) -> None:
+        """Let the next write fail with an I/O error, after it was done or before."""
+        self.faults.append(done)
 
     def state(self, log: LogId, new: bool = False) -> LogState | None:
         """The durable state of a log."""
@@ -78,32 +97,82 @@ class MemoryDisk:
         return None if found is None else found.state
 
     def write(self, staging: Staging) -> None:
-        """Make a checked group durable."""
-        for staged in staging.staged:
-            self._write_one(staged)
-        for log, state in staging.logs.items():
-            self.logs[log].state = state
+        """Make a checked group durable. Raises OSError where a fault was asked for."""
+        fault = self.faults.pop(0) if self.faults and staging.staged else None
+        if fault is not False:
+            for staged in staging.staged:
+                self._write_one(staged)
+            for log, state in staging.logs.items():
+                self.logs[log].state = state
+            self.next_log = staging.next_log
+        if fault is not None:
+            raise OSError("scripted")
 
     def _write_one(self, staged: StagedCommit) -> None:
         commit = staged.commit
+        self.ids.add(commit.id)
+        self.keys.update(dict.fromkeys(commit.unique, (staged.parts[0].number, self.events)))
         for part in staged.parts:
+            self.events += part.count
+            self.blob_refs.update((blob, part.number) for blob in commit.blobs)
             if part.header is not None:
                 self.logs[part.log] = _Log(part.header, LogState(part.number, 0, 0, None), [])
             self.logs[part.log].parts.append((commit.id, part))
             if part.hot is not None:
                 self.hot[part.log] = part.hot
-        self.ids.add(commit.id)
-        self.keys.update(commit.unique)
+
+    def remove(self, log: LogId, *, drop_keys: bool) -> int:
+        """Remove what a log holds; how many unique keys went with it."""
+        number = self.logs.pop(log).state.number
+        self.hot.pop(log, None)
+        self.blob_refs = {ref for ref in self.blob_refs if ref[1] != number}
+        for other in self.logs.values():
+            if other.state.lane == log:
+                other.state = attrs.evolve(other.state, lane=None)
+        dropped = [key for key, (of, _) in self.keys.items() if of == number] if drop_keys else []
+        for key in dropped:
+            del self.keys[key]
+        return len(dropped)
+
+    def prune(self, now: int, window_ms: int, after: str, limit: int, *, dry_run: bool) -> KeysPruned:
+        """Forget keys that were there at a mark as old as the window."""
+        marks = self.key_marks
+        if not dry_run:
+            marks = self.key_marks = {time: at for time, at in marks.items() if time <= now}
+            if not marks or now - max(marks) >= max(window_ms // KEY_MARKS_MAX, 1):
+                marks[now] = self.events
+        old = max((time for time in marks if time <= now - window_ms), default=None)
+        seen = sorted(key for key in self.keys if key > after)[:limit]
+        dropped = [key for key in seen if old is not None and self.keys[key][1] < marks[old]]
+        if old is not None and not dry_run:
+            for key in dropped:
+                del self.keys[key]
+            self.key_marks = {time: at for time, at in marks.items() if time >= old}
+        return KeysPruned(len(dropped), len(seen), seen[-1] if len(seen) == limit else None)
+
+
+def _check_format(version: int | None) -> None:
+    if version is None:
+        raise FormatUnsupportedError("memory", "foreign", "is another program's")
+    if version != FORMAT:
+        direction = "upgrade" if version > FORMAT else "no path"
+        raise FormatUnsupportedError("memory", direction, f"has format {version}; this version knows {FORMAT}")
 
 
 class MemoryStore:
-    """One owner's handle. All calls come from the writer's thread, as with any store."""
+    """One owner's handle. All calls come from the writer's thread, as with any store.
+
+    Raises FormatUnsupportedError for a disk of another format.
+    """
 
     def __init__(self, disk: MemoryDisk | None = None) -> None:
         self.disk = MemoryDisk() if disk is None else disk
         self._fences: dict[LogId, int] = {}
+        self._unknown: set[str] = set()
+        self._in_doubt = False
         self._closed = False
         with self.disk.lock:
+            _check_format(self.disk.format)
             self.disk.epoch += 1
             self._epoch = self.disk.epoch
 
@@ -113,19 +182,43 @@ class MemoryStore:
         return self._epoch
 
     def commit(self, commits: Sequence[Commit]) -> list[Outcome]:
-        """See ``Store.commit``. Never Unknown: wrap it in ``FaultyStore`` for that."""
+        """See ``Store.commit``."""
         outcomes: list[Outcome] = []
         with self.disk.lock:
-            refusal = self._ready()
-            if refusal is not None:
-                return [Refused(c.id, refusal) for c in commits]
             while len(outcomes) < len(commits):
-                disk = self.disk
-                staging = Staging(disk.state, self._fences, len(disk.logs) + 1, disk.ids, disk.keys)
-                stage(staging, commits[len(outcomes) :])
-                disk.write(staging)
-                outcomes += staging.finish(None)
+                group = commits[len(outcomes) :]
+                refusal = self._ready()
+                if refusal is not None:
+                    outcomes += [self._refuse(c.id, refusal) for c in group]
+                    break
+                staging = self._stage()
+                stage(staging, group)
+                outcomes += self._write(staging)
         return outcomes
+
+    def _stage(self) -> Staging:
+        disk = self.disk
+        return Staging(disk.state, self._fences, disk.next_log, disk.ids, disk.keys, disk.blobs.__contains__)
+
+    def _write(self, staging: Staging) -> list[Outcome]:
+        ids = [staged.commit.id for staged in staging.staged]
+        try:
+            self.disk.write(staging)
+        except OSError as error:
+            self._in_doubt = True
+            self._unknown.update(ids)
+            return staging.finish(str(error))
+        outcomes = staging.finish(None)
+        self._unknown.difference_update(outcome.commit for outcome in outcomes)
+        return outcomes
+
+    def _refuse(self, commit: str, refusal: StoreError) -> Outcome:
+        """The outcome while nothing can be written; a newer owner has made the fate of a commit in doubt final."""
+        if commit not in self._unknown:
+            return Refused(commit, refusal)
+        if not isinstance(refusal, OwnershipLostError):
+            return Unknown(commit, "still failing")
+        return Durable(commit) if commit in self.disk.ids else Refused(commit, refusal)
 
     def fence(self, lane: LogId, incarnation: int) -> None:
         """See ``Store.fence``; a fence never goes back."""
@@ -165,6 +258,74 @@ class MemoryStore:
             del log.parts[: min(hidden, parts_max)]
             return hidden > parts_max
 
+    def erase(self, erasure: Erasure) -> Outcome:
+        """See ``Store.erase``."""
+        with self.disk.lock:
+            refusal = self._ready()
+            if refusal is not None:
+                return self._refuse(erasure.id, refusal)
+            disk = self.disk
+            try:
+                check_erasure(erasure)
+            except InvalidInputError as error:
+                return Refused(erasure.id, error)
+            if erasure.id not in disk.ids:
+                erased = disk.state(erasure.log)
+                if erased is None:
+                    return Refused(erasure.id, LogNotFoundError(erasure.log))
+                if disk.faults and not disk.faults[0]:
+                    disk.faults.pop(0)
+                    self._in_doubt = True
+                    self._unknown.add(erasure.id)
+                    return Unknown(erasure.id, "scripted")
+                dropped = disk.remove(erasure.log, drop_keys=erasure.drop_keys)
+                staging = self._stage()
+                staging.add(tombstone(erasure, erased, disk.state(SYSTEM), disk.store_id, dropped))
+                (outcome,) = self._write(staging)
+                if type(outcome) is Unknown:
+                    return outcome
+            self.fence(erasure.log, erasure.incarnation)
+            return Durable(erasure.id)
+
+    def prune_keys(
+        self, now: int, window_ms: int, *, after: str = "", limit: int = KEYS_PRUNED_MAX, dry_run: bool = False
+    ) -> KeysPruned:
+        """See ``Store.prune_keys``."""
+        with self._upkeep() as disk:
+            return disk.prune(now, window_ms, after, max(limit, 1), dry_run=dry_run)
+
+    def put_blob(self, data: bytes, time: int) -> str:
+        """See ``Store.put_blob``."""
+        name = hash_of(data)
+        with self._upkeep() as disk:
+            _, before = disk.blobs.get(name, (b"", time))
+            disk.blobs[name] = data, max(time, before)
+        return name
+
+    def sweep_blobs(self, before: int, *, limit: int = BLOBS_SWEPT_MAX, dry_run: bool = False) -> BlobsSwept:
+        """See ``Store.sweep_blobs``."""
+        with self._upkeep() as disk:
+            used = {name for name, _ in disk.blob_refs}
+            old = [name for name, (_, time) in sorted(disk.blobs.items()) if time < before and name not in used]
+            size = sum(len(disk.blobs[name][0]) for name in old[:limit])
+            if not dry_run:
+                for name in old[:limit]:
+                    del disk.blobs[name]
+            return BlobsSwept(len(old[:limit]), size, len(old) > limit)
+
+    def health(self) -> StoreHealth:
+        """See ``Store.health``; there is nothing on disk."""
+        return StoreHealth(self._epoch, 0, "none", 0, 0, scrubbing=False, paths=())
+
+    @contextmanager
+    def _upkeep(self) -> Iterator[MemoryDisk]:
+        """The disk, locked. Raises StoreError."""
+        with self.disk.lock:
+            refusal = self._ready()
+            if refusal is not None:
+                raise refusal
+            yield self.disk
+
     def reader(self) -> MemoryReader:
         """A reader over the disk."""
         return MemoryReader(self.disk)
@@ -175,6 +336,9 @@ class MemoryStore:
             return StoreUnhealthyError("the store is closed")
         if self._epoch != self.disk.epoch:
             return OwnershipLostError(f"epoch {self._epoch} has given way to {self.disk.epoch}")
+        if self._in_doubt:  # as on a fresh handle
+            self.disk.epoch += 1
+            self._epoch, self._in_doubt = self.disk.epoch, False
         return None
 
     def close(self) -> None:
@@ -308,6 +472,16 @@ class MemoryReader:
         """Those that were committed."""
         with self._disk.lock:
             return {key for key in keys if key in self._disk.keys}
+
+    def blob(self, hash: str) -> bytes:  # noqa: A002  (as in the contract)
+        """See ``StoreReader.blob``."""
+        with self._disk.lock:
+            data = self._disk.blobs.get(hash, (None,))[0]
+        if data is None:
+            raise BlobNotFoundError(hash)
+        if hash_of(data) != hash:
+            raise CorruptionError(f"blob {hash}", "its content is not what its name says")
+        return data
 
     def close(self) -> None:
         """Nothing to release."""

@@ -1,57 +1,100 @@
 """Staging a whole group of plain commits in one go: the common case, column by column.
 
 Plain is what nearly every commit is: its logs are known and at the heads that it expects, its sessions are its own, its
-names are good and new to the group, and it has neither bindings nor rare fields. Checks and encoding then run as a few
-dozen C loops over the group instead of Python code per event. One thing out of the ordinary, be it wrong or only rare,
-and the group is left to ``Staging.add``, which decides what is refused and why. So this module may call anything "not
-plain", and must never take what ``Staging.add`` would refuse.
+names are good and new to the group, and it has neither bindings nor blobs nor rare fields. Checks and encoding then run
+as a few dozen C loops over the group instead of Python code per event. One thing out of the ordinary, be it wrong or
+only rare, and the group is left to ``Staging.add``, which decides what is refused and why. So this module may call
+anything "not plain", and must never take what ``Staging.add`` would refuse.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
-from seriatim.commits import Commit
+from attrs import define
+
+from seriatim.commits import Commit, Durable, Outcome, Refused, Unknown
+from seriatim.errors import StoreError
 from seriatim.events import LogId
 from seriatim.limits import STORE_COMMIT_BYTES_MAX
 
-from .encoding import Columns, chain, encode_plain, flatten, sum_plain
-from .staging import LogState, PlainGroup, StagedCommit, StagedPart, are_names
+from .encoding import Columns, chain, encode_plain, flatten, sum_plain, to_json
+from .rows import NO_PART, PADDING, add_part, hot_columns
+from .schema import EVENTS_PER_ROW
+from .staging import LogState, StagedPart, are_names
 
 PARTS_MAX = 2
 """A lane's and its session's: with so few, a commit can't have too many of either kind."""
 
 
+@define
+class PlainGroup:
+    """All commits of a group, staged at once.
+
+    ``values``: of ``rows`` rows; ``at``: where the next event goes. ``states``: of the logs, in the parts' order, and
+    ``tips``: their heads and checksums when the group is durable.
+    """
+
+    ids: list[str]
+    values: list[Any]
+    rows: int
+    at: int
+    states: list[LogState]
+    tips: list[tuple[int, int]]
+
+    def settle(self) -> None:
+        """The group is durable: its logs are so much longer."""
+        for state, (head, crc) in zip(self.states, self.tips, strict=True):
+            state.head = head
+            state.crc = crc
+
+    def finish(self, fate: StoreError | str | None) -> list[Outcome]:
+        """See ``Staging.finish``; nothing was refused."""
+        if fate is None:
+            return list(map(Durable, self.ids))
+        if isinstance(fate, str):
+            return [Unknown(commit, fate) for commit in self.ids]
+        return [Refused(commit, fate) for commit in self.ids]
+
+
 def stage_plain(
-    commits: Sequence[Commit], known: Mapping[LogId, LogState], fences: Mapping[LogId, int]
+    commits: Sequence[Commit], known: Mapping[LogId, LogState], fences: Mapping[LogId, int], epoch: int, at: int
 ) -> PlainGroup | None:
-    """The group, staged, or None if it isn't plain. ``known``: durable states of logs, as far as cached."""
-    if not _are_shaped(commits, fences):
+    """The group, staged, or None if it isn't plain.
+
+    ``known``: durable states of logs, as far as cached. ``epoch``, and ``at`` of the next event, go into the rows.
+    """
+    ids = [commit.id for commit in commits]
+    if not _are_shaped(commits, ids, fences):
         return None
     states = _states(commits, known)
     if states is None:
         return None
     columns = _encode(commits, states)
-    return None if columns is None else _cut(commits, states, columns)
+    return None if columns is None else _cut(commits, ids, states, columns, epoch, at)
 
 
-def _are_shaped(commits: Sequence[Commit], fences: Mapping[LogId, int]) -> bool:
+def _are_shaped(commits: Sequence[Commit], ids: list[str], fences: Mapping[LogId, int]) -> bool:
     """Ids, keys, incarnations, and how many of what."""
-    ids = [commit.id for commit in commits]
-    keys = [key for commit in commits for key in commit.unique]
-    return (
-        are_names(ids + keys)
-        and len(set(ids)) == len(ids)
-        and len(set(keys)) == len(keys)
-        and not any(commit.bindings or not 0 < len(commit.parts) <= PARTS_MAX for commit in commits)
-        and not any(commit.incarnation < fences.get(commit.lane, commit.incarnation) for commit in commits)
-    )
+    keys = [key for commit in commits if commit.unique for key in commit.unique]
+    if not (are_names(ids + keys) and len(set(ids)) == len(ids) and len(set(keys)) == len(keys)):
+        return False
+    for commit in commits:
+        if (
+            commit.bindings
+            or commit.blobs
+            or not 0 < len(commit.parts) <= PARTS_MAX
+            or commit.incarnation < fences.get(commit.lane, commit.incarnation)
+        ):
+            return False
+    return True
 
 
 def _states(commits: Sequence[Commit], known: Mapping[LogId, LogState]) -> list[LogState] | None:
     """The state of each part's log, in order, if each part may follow it. A log that comes twice isn't plain."""
-    states: dict[LogId, LogState] = {}
-    count = 0
+    states: list[LogState] = []
+    logs: set[LogId] = set()
     for commit in commits:
         lane = commit.lane
         for part in commit.parts:
@@ -67,9 +110,9 @@ def _states(commits: Sequence[Commit], known: Mapping[LogId, LogState]) -> list[
                 or (part.hot is not None and log.startswith("session:"))
             ):
                 return None
-            states[log] = state
-            count += 1
-    return list(states.values()) if len(states) == count else None
+            logs.add(log)
+            states.append(state)
+    return states if len(logs) == len(states) else None
 
 
 def _encode(commits: Sequence[Commit], states: Sequence[LogState]) -> Columns | None:
@@ -79,29 +122,57 @@ def _encode(commits: Sequence[Commit], states: Sequence[LogState]) -> Columns | 
     return encode_plain(list(flatten(runs)), list(seqs))
 
 
-def _cut(commits: Sequence[Commit], states: Sequence[LogState], columns: Columns) -> PlainGroup | None:
-    """The columns, cut into parts and summed."""
+def _cut(
+    commits: Sequence[Commit], ids: list[str], states: list[LogState], columns: Columns, epoch: int, at: int
+) -> PlainGroup | None:
+    """The columns, cut into parts, summed and laid out as rows."""
     kinds, _, texts, flat = columns
     times = list(map(repr, columns.times))
-    logs: dict[LogId, LogState] = {}
-    staged: list[StagedCommit] = []
+    values: list[Any] = []
+    tips: list[tuple[int, int]] = []
     following = iter(states)
-    at = size = 0
-    for commit in commits:
-        parts: list[StagedPart] = []
-        for part in commit.parts:
-            state = next(following)
-            number, first, log, count = state.number, state.head, part.log, len(part.events)
-            end = at + count
-            try:
-                text = sum_plain(number, first, kinds[at:end], times[at:end], texts[at:end])
-            except UnicodeEncodeError:
-                return None
-            size += len(text)
-            crc = chain(state.crc, commit.id, text)
-            logs[log] = LogState(number, first + count, crc, state.lane)
-            parts.append(StagedPart(log, number, first, count, crc, flat[3 * at : 3 * end], (), None, part.hot))
-            at = end
-        staged.append(StagedCommit(commit, parts, ()))
+    done = size = rows = 0
+    try:
+        for commit in commits:
+            name, begun = commit.id, done
+            cut: list[tuple[int, int, int, int]] = []
+            for part in commit.parts:
+                state = next(following)
+                number, first, count = state.number, state.head, len(part.events)
+                end = done + count
+                text = sum_plain(number, first, kinds[done:end], times[done:end], texts[done:end])
+                size += len(text)
+                crc = chain(state.crc, name, text)
+                tips.append((first + count, crc))
+                cut.append((number, first, count, crc))
+                done = end
+            rows += _add_commit(values, commit, cut, epoch, at + begun, flat[3 * begun : 3 * done])
+    except UnicodeEncodeError:
+        return None
     # Not a byte more than one commit may have, and the group is surely not full.
-    return PlainGroup(staged, logs) if size <= STORE_COMMIT_BYTES_MAX else None
+    return PlainGroup(ids, values, rows, at + done, states, tips) if size <= STORE_COMMIT_BYTES_MAX else None
+
+
+def _add_commit(
+    values: list[Any], commit: Commit, cut: list[tuple[int, int, int, int]], epoch: int, at: int, flat: list[Any]
+) -> int:
+    """Append the commit's row, or the rows of its parts where it has too many events for one; how many."""
+    parts, keys = commit.parts, commit.unique
+    key = keys[0] if keys else 0
+    extra = to_json({"keys": keys[1:]}) if len(keys) > 1 else 0
+    room = EVENTS_PER_ROW - len(flat) // 3
+    if room < 0 or (len(parts) > 1 and parts[1].hot is not None):
+        rows = 0
+        for number, (part, (log, first, count, crc)) in enumerate(zip(parts, cut, strict=True)):
+            staged = StagedPart(part.log, log, first, count, crc, flat[: 3 * count], (), None, part.hot)
+            rows += add_part(values, staged, epoch, at, commit.id, number, key, extra)
+            flat, at, key, extra = flat[3 * count :], at + count, 0, 0
+        return rows
+    values += (epoch, commit.id, 0, key, extra)
+    values += hot_columns(commit.parts[0].hot)
+    values.append(at)
+    values += cut[0]
+    values += cut[1] if len(cut) > 1 else NO_PART
+    values += flat
+    values += PADDING[room]
+    return 1

@@ -4,11 +4,11 @@
 ``at .. at + count - 1`` of ``events``. So ``events`` is appended to and needs no second index, and a log's
 head and checksum are its last row in ``commits``, stored nowhere else.
 
-``group_commit`` is a view that nobody reads. One INSERT into it, with one row per part (longer parts go on
-in further rows), writes a whole group through its trigger in a single SQL step: each step releases the
-GIL, and a busy thread of the host then costs up to 5 ms per step. Rows and columns are padded with 0 to a few
-sizes, so that the statements stay prepared. Not with NULL: sqlite3 asks the adapters about each None that it
-binds, which costs more than all else that it does for a column.
+``group_commit`` is a view that nobody reads. One INSERT into it writes a whole group through its trigger in a single
+SQL step: each step releases the GIL, and a busy thread of the host then costs up to 5 ms per step. A row is one commit
+of at most two parts and few events, which nearly all are; what has more takes a row per part and event rows behind it.
+Rows and columns are padded with 0 to a few sizes, so that the statements stay prepared. Not with NULL: sqlite3 asks the
+adapters about each None that it binds, which costs more than all else that it does for a column.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ FORMAT: Final = 2
 FORMAT_MIN: Final = 1
 """The oldest format that ``STEPS`` leads on from."""
 
-EVENTS_PER_ROW: Final = 4
-"""Events that one row of ``group_commit`` carries: most parts of a turn have two or three, and each."""
+EVENTS_PER_ROW: Final = 6
+"""Events that one row of ``group_commit`` carries: a plain turn's commits have six and five."""
 
 HOT: Final = (
     "open_turn", "waiting", "owed", "phase", "since", "accepted", "answered", "merged", "dropped",
@@ -46,9 +46,11 @@ HOT: Final = (
 _EVENT_COLUMNS: Final = [f"{letter}{i}" for i in range(EVENTS_PER_ROW) for letter in "ymd"]
 
 COLUMNS: Final = (
-    "epoch", "log", "first", "at", "count", "crc", "id", "part", "key", "extra", *HOT, *_EVENT_COLUMNS,
+    "epoch", "id", "part", "key", "extra", *HOT,
+    "at", "log", "first", "count", "crc", "log2", "first2", "count2", "crc2", *_EVENT_COLUMNS,
 )  # fmt: skip
-"""Of ``group_commit``. ``extra`` is JSON for what few parts have: a new log, more keys, bindings, rare fields."""
+"""Of ``group_commit``: a commit, its first part and, with a 2, the part behind it. The first ``count`` events are the
+first part's. ``extra`` is JSON for what few parts have: a new log, more keys, bindings, rare fields."""
 
 _FIRST: Final = (
     """CREATE TABLE meta(
@@ -84,6 +86,14 @@ _SECOND: Final[tuple[str, ...]] = (
         log INTEGER PRIMARY KEY, base INTEGER NOT NULL, chain INTEGER NOT NULL, version INTEGER NOT NULL,
         accepted INTEGER NOT NULL, answered INTEGER NOT NULL, merged INTEGER NOT NULL, dropped INTEGER NOT NULL,
         crc INTEGER NOT NULL, data TEXT NOT NULL) STRICT""",
+    # Which log a key came with (erasing may free it), and where in the events (its age, see ``key_marks``). Keys from
+    # before have neither: they belong to no log and are older than any mark.
+    "ALTER TABLE keys ADD COLUMN log INTEGER NOT NULL DEFAULT 0",
+    "ALTER TABLE keys ADD COLUMN at INTEGER NOT NULL DEFAULT 0",
+    # Where the events ended at some time: a key with a smaller ``at`` is older than that.
+    "CREATE TABLE key_marks(time INTEGER PRIMARY KEY, at INTEGER NOT NULL) STRICT",
+    # Which logs refer to a blob.
+    "CREATE TABLE blob_refs(hash TEXT, log INTEGER, PRIMARY KEY (hash, log)) STRICT, WITHOUT ROWID",
 )
 """What format 2 adds to files that hold data already: each thing with a word on what it is for."""
 
@@ -100,39 +110,46 @@ _EVENTS: Final = f"""
   INSERT INTO events(at, log, seq, type, time, data)
     {
     " UNION ALL ".join(
-        f"SELECT NEW.at + {i}, NEW.log, NEW.first + {i}, NEW.y{i}, NEW.m{i}, NEW.d{i} WHERE NEW.y{i} IS NOT 0"
+        f"SELECT NEW.at + {i}, iif(NEW.count > {i}, NEW.log, NEW.log2), "
+        f"iif(NEW.count > {i}, NEW.first, NEW.first2 - NEW.count) + {i}, NEW.y{i}, NEW.m{i}, NEW.d{i} "
+        f"WHERE NEW.y{i} IS NOT 0"
         for i in range(EVENTS_PER_ROW)
     )
 };"""  # noqa: S608  (the names are ours)
 
 _COMMITS: Final = """
   INSERT INTO commits(log, first, count, at, crc, epoch, id, part)
-    VALUES (NEW.log, NEW.first, NEW.count, NEW.at, NEW.crc, NEW.epoch, NEW.id, NEW.part);"""
+    SELECT NEW.log, NEW.first, NEW.count, NEW.at, NEW.crc, NEW.epoch, NEW.id, NEW.part WHERE NEW.id IS NOT 0
+    UNION ALL
+    SELECT NEW.log2, NEW.first2, NEW.count2, NEW.at + NEW.count, NEW.crc2, NEW.epoch, NEW.id, NEW.part + 1
+    WHERE NEW.log2 IS NOT 0;"""
+
+_KEYS: Final = """
+  INSERT INTO keys SELECT NEW.key, NEW.log, NEW.at WHERE NEW.key IS NOT 0;"""
 
 _LANES: Final = f"""
-  INSERT INTO lanes(log, {", ".join(HOT)}) VALUES (NEW.log, {", ".join(f"NEW.{name}" for name in HOT)})
-    ON CONFLICT(log) DO UPDATE SET {", ".join(f"{name} = excluded.{name}" for name in HOT)};"""  # noqa: S608  (the names are ours)
+  INSERT INTO lanes(log, {", ".join(HOT)}) SELECT NEW.log, {", ".join(f"NEW.{name}" for name in HOT)}
+    WHERE NEW.phase IS NOT 0
+    ON CONFLICT(log) DO UPDATE SET {", ".join(f"{name} = excluded.{name}" for name in HOT)};"""
 
 _EXTRA: Final = """
   INSERT INTO logs(n, id, header)
     SELECT NEW.log, json_extract(NEW.extra, '$.log'), json_extract(NEW.extra, '$.header')
     WHERE json_extract(NEW.extra, '$.log') IS NOT NULL;
-  INSERT INTO keys SELECT value FROM json_each(NEW.extra, '$.keys');
+  INSERT INTO keys SELECT value, NEW.log, NEW.at FROM json_each(NEW.extra, '$.keys');
+  INSERT OR IGNORE INTO blob_refs SELECT value, NEW.log FROM json_each(NEW.extra, '$.blobs');
   UPDATE logs SET lane = json_extract(b.value, '$[1]') FROM json_each(NEW.extra, '$.bindings') b
     WHERE logs.n = json_extract(b.value, '$[0]');
   UPDATE events SET source_event_seqs = json_extract(r.value, '$[1]'),
     surface_op = json_extract(r.value, '$[2]'), ignorable = json_extract(r.value, '$[3]')
     FROM json_each(NEW.extra, '$.rare') r WHERE events.at = json_extract(r.value, '$[0]');"""
 
+_BODY: Final = _EVENTS + _COMMITS + _KEYS + _LANES
 _TRIGGERS: Final = (
-    ("plain", "NEW.log IS NOT 0 AND NEW.extra IS 0", _EVENTS),
-    ("extra", "NEW.extra IS NOT 0", _EVENTS + _EXTRA),
-    ("commits", "NEW.id IS NOT 0", _COMMITS),
-    ("keys", "NEW.key IS NOT 0", "\n  INSERT INTO keys VALUES (NEW.key);"),
-    ("lanes", "NEW.phase IS NOT 0", _LANES),
+    ("plain", "NEW.log IS NOT 0 AND NEW.extra IS 0", _BODY),
+    ("extra", "NEW.extra IS NOT 0", _BODY + _EXTRA),
 )
-"""Name, condition and body. Apart, so that a row runs only what it has something for (one trigger for all costs a
-third more). SQLite leaves their order open: each stands for itself."""
+"""Name, condition and body. Two, because a row runs each statement of its trigger, if only to find nothing to do."""
 
 
 def _writer() -> tuple[str, ...]:

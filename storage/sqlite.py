@@ -12,40 +12,42 @@ import contextlib
 import json
 import os
 import sqlite3
+import threading
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
+from weakref import WeakSet
 
 from seriatim.commits import Commit, Durable, Outcome, Refused, Unknown
 from seriatim.errors import (
     HomeError,
     InvalidInputError,
+    LogNotFoundError,
     OwnershipLostError,
     StoreError,
     StoreUnhealthyError,
 )
 from seriatim.events import LogId
-from seriatim.limits import STORE_LOGS_CACHED_MAX
+from seriatim.limits import BLOBS_SWEPT_MAX, KEYS_PRUNED_MAX, STORE_LOGS_CACHED_MAX, WAL_CUT_BYTES
 
-from .contract import Archive, Checkpoint
-from .encoding import chain_start, to_json
+from .blobs import BlobFolder, blobs_of
+from .contract import Archive, BlobsSwept, Checkpoint, Erasure, KeysPruned, StoreHealth
+from .encoding import chain_start
+from .erasing import SYSTEM, check_erasure, tombstone
 from .files import alone_in, connect_readonly, create_private, error_name, inspect_file, mend_mode, open_error, uri_of
-from .plain import stage_plain
-from .schema import COLUMNS, EVENTS_PER_ROW, FORMAT, HOT, insert_sql, migrate
+from .plain import PlainGroup, stage_plain
+from .rows import NO_ROW, lay_out, padded, statement
+from .schema import COLUMNS, FORMAT, migrate
 from .sqlite_growth import compact, keep
 from .sqlite_reader import SqliteReader
-from .staging import LogState, PlainGroup, StagedCommit, StagedPart, Staging, is_name, stage
+from .sqlite_upkeep import prune, referenced, remove_log
+from .staging import LogState, Staging, is_name, stage
+from .wal import WalWatch
 
-_NO_HOT: Final = (0,) * len(HOT)
-_NO_ROW: Final = (0,) * len(COLUMNS)
-_WIDTH: Final = 3 * EVENTS_PER_ROW
-_PADDING: Final = tuple([0] * n for n in range(_WIDTH + 1))
 _LOCKED: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL)
 _DAMAGED: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _STATEMENTS_CACHED: Final = 32
-_ROWS_EXACT: Final = 8
-"""Up to here each number of rows has its own statement; beyond, four sizes an octave."""
 
 _LEFT: Final[list[sqlite3.Connection]] = []
 """Connections never to be closed, because closing checkpoints: those that a fork copied (under the owner's feet), and
@@ -78,6 +80,12 @@ class SqliteStore:
         self._findable = True
         self._closed = False
         self._rows_max = 0
+        self._blobs = BlobFolder(blobs_of(self.path))
+        self._wal = WalWatch(self.path)
+        self._readers: WeakSet[SqliteReader] = WeakSet()
+        self._readers_lock = threading.Lock()
+        real = os.path.realpath(self.path)
+        self._paths = (real, real + "-wal", real + "-shm", os.path.realpath(self._blobs.folder))
         self._files: tuple[_Place, _Place] = (None, None)
         version = inspect_file(self.path, write=True, busy_ms=busy_ms)
         try:
@@ -107,6 +115,7 @@ class SqliteStore:
                 if self._unknown:
                     self._unknown.difference_update(o.commit for o in answered if type(o) is not Unknown)
                 outcomes += answered
+                self._tend()
             else:
                 outcomes += [
                     self._doubt(c.id, refusal) if c.id in self._unknown else Refused(c.id, refusal) for c in group
@@ -139,9 +148,70 @@ class SqliteStore:
             self._distrust(error)
             raise StoreUnhealthyError(f"the log can't be compacted ({error_name(error)})") from None
 
+    def erase(self, erasure: Erasure) -> Outcome:
+        """See ``Store.erase``."""
+        refusal = self._ready()
+        if refusal is not None:
+            return self._doubt(erasure.id, refusal) if erasure.id in self._unknown else Refused(erasure.id, refusal)
+        try:
+            check_erasure(erasure)
+            self._erase(erasure)
+        except (StoreError, InvalidInputError) as error:
+            return Refused(erasure.id, error)
+        except sqlite3.Error as error:
+            if error.sqlite_errorcode & 0xFF in _LOCKED and erasure.id not in self._unknown:
+                return Refused(erasure.id, StoreUnhealthyError("the database is locked by another program"))
+            self._poison([erasure])
+            return Unknown(erasure.id, error_name(error))
+        self._unknown.discard(erasure.id)
+        self.fence(erasure.log, erasure.incarnation)
+        return Durable(erasure.id)
+
+    def prune_keys(
+        self, now: int, window_ms: int, *, after: str = "", limit: int = KEYS_PRUNED_MAX, dry_run: bool = False
+    ) -> KeysPruned:
+        """See ``Store.prune_keys``."""
+        with self._upkeep() as connection:
+            return prune(connection, self._next_at, now, window_ms, after, max(limit, 1), dry_run=dry_run)
+
+    def put_blob(self, data: bytes, time: int) -> str:
+        """See ``Store.put_blob``."""
+        if os.getpid() != self._process:
+            raise OwnershipLostError("the store belongs to the process that forked this one")
+        if self._lost is not None:
+            raise self._lost
+        if self._closed:
+            raise StoreUnhealthyError("the store is closed")
+        return self._blobs.put(data, time)
+
+    def sweep_blobs(self, before: int, *, limit: int = BLOBS_SWEPT_MAX, dry_run: bool = False) -> BlobsSwept:
+        """See ``Store.sweep_blobs``."""
+
+        def ask(hashes: Collection[str]) -> set[str]:
+            with self._upkeep() as connection:
+                return referenced(connection, hashes)
+
+        ask(())  # whoever has lost the store must not sweep it
+        try:
+            return self._blobs.sweep(before, ask, limit, dry_run=dry_run)
+        except OSError as error:
+            raise StoreUnhealthyError(f"blobs can't be swept ({error.strerror})") from None
+
+    def health(self) -> StoreHealth:
+        """See ``Store.health``."""
+        with self._readers_lock:
+            held = [reader.held_ms for reader in self._readers if reader.is_open]
+        wal = self._wal
+        return StoreHealth(
+            self._epoch, wal.bytes, wal.result, len(held), max(held, default=0), wal.must_cut, self._paths
+        )
+
     def reader(self) -> SqliteReader:
         """A read-only connection of its own. Raises StoreUnhealthyError or CorruptionError."""
-        return SqliteReader(self.path, busy_ms=self._busy_ms)
+        reader = SqliteReader(self.path, busy_ms=self._busy_ms)
+        with self._readers_lock:
+            self._readers.add(reader)
+        return reader
 
     def close(self) -> None:
         """Checkpoint and release; in a forked child only forget. Idempotent, never raises."""
@@ -211,10 +281,10 @@ class SqliteStore:
             connection.execute("BEGIN IMMEDIATE")
             if not first:
                 self._check_owner(connection)
+            self._load_numbers(connection)  # first of all: damage there is found before a byte is changed
             connection.execute("UPDATE meta SET epoch = epoch + 1, owner = ?", [self._owner])
             (epoch,) = connection.execute("SELECT epoch FROM meta").fetchone()
             connection.execute("COMMIT")
-            self._load_numbers(connection)
             self._files = (_place(self.path), _place(self.path + "-wal"))
         except BaseException:
             _close(connection)
@@ -229,9 +299,18 @@ class SqliteStore:
         if owner != self._owner:
             raise OwnershipLostError(f"epoch {self._epoch} has given way to another owner")
 
+    def _check_epoch(self, connection: sqlite3.Connection) -> None:
+        if connection.execute("SELECT epoch FROM meta").fetchone() != (self._epoch,):
+            raise self._lose()
+
+    def _lose(self) -> OwnershipLostError:
+        self._lost = OwnershipLostError(f"epoch {self._epoch} has given way to another owner")
+        return self._lost
+
     def _load_numbers(self, connection: sqlite3.Connection) -> None:
         self._logs.clear()
-        (self._next_log,) = connection.execute("SELECT coalesce(max(n), 0) + 1 FROM logs").fetchone()
+        # An erased log's number is known from its commits alone.
+        (self._next_log,) = connection.execute(_NEXT_LOG).fetchone()
         (self._next_at,) = connection.execute("SELECT coalesce(max(at), 0) + 1 FROM events").fetchone()
 
     # A group
@@ -239,17 +318,17 @@ class SqliteStore:
     def _group(self, commits: Sequence[Commit]) -> list[Outcome]:
         count = 0
         try:
-            plain = stage_plain(commits, self._logs, self._fences)
+            plain = stage_plain(commits, self._logs, self._fences, self._epoch, self._next_at)
             if plain is not None:
                 count = len(commits)
-                return self._write(plain, self._next_log)
+                return self._write_plain(commits, plain)
             self._prefetch(commits)
-            staging = Staging(self._view_cached, self._fences, self._next_log)
+            staging = Staging(self._view_cached, self._fences, self._next_log, has_blob=self._blobs.has)
             count = stage(staging, commits)
             refused = staging.refused()
             if refused:
                 staging.correct(*self._find(refused))
-            return self._write(staging, staging.next_log)
+            return self._write_staged(staging)
         except sqlite3.IntegrityError as error:
             return self._group_exact(commits[:count], error)
         except sqlite3.Error as error:
@@ -261,17 +340,17 @@ class SqliteStore:
     def _group_exact(self, commits: Sequence[Commit], error: sqlite3.IntegrityError) -> list[Outcome]:
         """Something is in the store already, or the epoch is old: look up what, offer the rest again."""
         if error.sqlite_errorcode == sqlite3.SQLITE_CONSTRAINT_TRIGGER:
-            self._lost = OwnershipLostError(f"epoch {self._epoch} has given way to another owner")
-            return [Refused(c.id, self._lost) for c in commits]
+            lost = self._lose()
+            return [Refused(c.id, lost) for c in commits]
         try:
             connection = self._connection
             assert connection is not None
             self._load_numbers(connection)
             ids, keys = self._find(commits)
-            staging = Staging(self._view, self._fences, self._next_log, ids, keys)
+            staging = Staging(self._view, self._fences, self._next_log, ids, keys, self._blobs.has)
             for commit in commits:
                 staging.add(commit)
-            return self._write(staging, staging.next_log)
+            return self._write_staged(staging)
         except sqlite3.IntegrityError as again:
             if len(commits) > 1:  # one of them carries a value that the tables don't take
                 return [outcome for c in commits for outcome in self._group_exact([c], error)]
@@ -280,59 +359,58 @@ class SqliteStore:
         except sqlite3.Error as again:
             return self._failed(commits, again)
 
-    def _write(self, staging: Staging | PlainGroup, next_log: int) -> list[Outcome]:
-        """One SQL step for all that is staged; ``next_log`` is the number of the next new log afterwards.
-
-        Raises sqlite3.IntegrityError; nothing is written then.
-        """
-        if staging.staged:
-            connection = self._connection
-            assert connection is not None
-            # Before, since a write might go over a newer file; and after, since nobody would find it.
-            taken_away = _place(self.path + "-wal") != self._files[1]
-            try:
-                if not taken_away:
-                    self._insert(connection, staging.staged)
-            except sqlite3.IntegrityError:
-                raise
-            except sqlite3.Error as error:
-                return staging.finish(self._failed_write([staged.commit for staged in staging.staged], error))
-            if taken_away or self._moved():
-                return staging.finish(self._taken_away([staged.commit for staged in staging.staged]))
-            self._next_log = next_log
+    def _write_staged(self, staging: Staging) -> list[Outcome]:
+        """Write what a staging took, and answer its commits. Raises sqlite3.IntegrityError; nothing is written then."""
+        if not staging.staged:
+            return staging.finish(None)
+        values, rows, at = lay_out(staging.staged, self._epoch, self._next_at)
+        fate = self._write([staged.commit for staged in staging.staged], values, rows, at)
+        if fate is None:
+            self._next_log = staging.next_log
             logs = self._logs
             logs.update(staging.logs)
             if len(logs) > STORE_LOGS_CACHED_MAX:
                 for log in list(logs)[: len(logs) - STORE_LOGS_CACHED_MAX * 3 // 4]:
                     del logs[log]
-        return staging.finish(None)
+        return staging.finish(fate)
 
-    def _insert(self, connection: sqlite3.Connection, group: Sequence[StagedCommit]) -> None:
-        epoch, at = self._epoch, self._next_at
-        values: list[Any] = []
-        rows = 0
-        for staged in group:
-            commit = staged.commit
-            key: str | int = commit.unique[0] if commit.unique else 0
-            last = len(staged.parts) - 1
-            for number, part in enumerate(staged.parts):
-                extra: str | int = 0
-                if part.header is not None or part.rare or (number == last and staged.bindings) or (
-                    number == 0 and len(commit.unique) > 1
-                ):  # fmt: skip
-                    extra = self._extra(staged, number, at)
-                rows += _add_rows(values, part, epoch, at, commit.id, number, key, extra)
-                key = 0
-                at += part.count
-        size = _padded(rows)
+    def _write_plain(self, commits: Sequence[Commit], group: PlainGroup) -> list[Outcome]:
+        """The same for a plain group."""
+        fate = self._write(commits, group.values, group.rows, group.at)
+        if fate is None:
+            group.settle()
+        return group.finish(fate)
+
+    def _write(self, commits: Sequence[Commit], values: list[Any], rows: int, at: int) -> StoreError | str | None:
+        """One SQL step for all rows; the commits' fate, as ``Staging.finish`` takes it.
+
+        ``at``: where the next event goes. Raises sqlite3.IntegrityError; nothing is written then.
+        """
+        connection = self._connection
+        assert connection is not None
+        # Before, since a write might go over a newer file; and after, since nobody would find it.
+        taken_away = _place(self.path + "-wal") != self._files[1]
+        try:
+            if not taken_away:
+                self._insert(connection, values, rows)
+        except sqlite3.IntegrityError:
+            raise
+        except sqlite3.Error as error:
+            return self._failed_write(commits, error)
+        if taken_away or self._moved():
+            return self._taken_away(commits)
+        self._next_at = at
+        return None
+
+    def _insert(self, connection: sqlite3.Connection, values: list[Any], rows: int) -> None:
+        size = padded(rows)
         if size > self._rows_max >= rows:
             size = self._rows_max
         if size > self._rows_max:
             self._insert_steps(connection, values, rows)
         else:
-            values += _NO_ROW * (size - rows)
-            connection.execute(_statement(size), values)
-        self._next_at = at
+            values += NO_ROW * (size - rows)
+            connection.execute(statement(size), values)
 
     def _insert_steps(self, connection: sqlite3.Connection, values: list[Any], rows: int) -> None:
         """More rows than one statement takes parameters (over 300 turns in a plain build): several steps."""
@@ -341,27 +419,81 @@ class SqliteStore:
         try:
             for start in range(0, rows, self._rows_max):
                 chunk = values[start * width : (start + self._rows_max) * width]
-                chunk += _NO_ROW * (self._rows_max - len(chunk) // width)
-                connection.execute(_statement(self._rows_max), chunk)
+                chunk += NO_ROW * (self._rows_max - len(chunk) // width)
+                connection.execute(statement(self._rows_max), chunk)
             connection.execute("COMMIT")
         except BaseException:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             raise
 
-    def _extra(self, staged: StagedCommit, number: int, at: int) -> str:
-        """The JSON of what few parts have; see ``schema``."""
-        part = staged.parts[number]
-        extra: dict[str, Any] = {}
-        if part.header is not None:
-            extra["log"], extra["header"] = part.log, part.header
-        if part.rare:
-            extra["rare"] = [[at + r.place, r.seqs, r.operation, r.ignorable] for r in part.rare]
-        if number == 0 and len(staged.commit.unique) > 1:
-            extra["keys"] = staged.commit.unique[1:]
-        if number == len(staged.parts) - 1 and staged.bindings:
-            extra["bindings"] = staged.bindings
-        return to_json(extra)
+    # Upkeep
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        """A transaction beside group commits, under this epoch. Raises StoreError and sqlite3.Error."""
+        refusal = self._ready()
+        if refusal is not None:
+            raise refusal
+        connection = self._connection
+        assert connection is not None
+        if self._moved():
+            self._poison(())
+            raise StoreUnhealthyError("the database's files were taken away")
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            self._check_epoch(connection)
+            yield connection
+            connection.execute("COMMIT")
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+
+    @contextlib.contextmanager
+    def _upkeep(self) -> Iterator[sqlite3.Connection]:
+        """The same for work that may be done again whatever became of it. Raises StoreError."""
+        try:
+            with self._transaction() as connection:
+                yield connection
+        except sqlite3.Error as error:
+            self._distrust(error)
+            raise StoreUnhealthyError(f"upkeep failed ({error_name(error)})") from None
+
+    def _erase(self, erasure: Erasure) -> None:
+        """Raises sqlite3.Error besides StoreError."""
+        connection = self._connection
+        assert connection is not None
+        (usual,) = connection.execute("PRAGMA secure_delete").fetchone()
+        connection.execute("PRAGMA secure_delete = 1")  # freed bytes become zeros in the pages that are written
+        try:
+            with self._transaction():
+                if connection.execute(_FIND_IDS, [json.dumps([erasure.id])]).fetchone() is not None:
+                    return
+                erased = self._view(erasure.log, False)
+                if erased is None:
+                    raise LogNotFoundError(erasure.log)
+                dropped = remove_log(connection, erased.number, erasure.log, drop_keys=erasure.drop_keys)
+                staging = Staging(self._view, {}, self._next_log)
+                (store_id,) = connection.execute("SELECT store_id FROM meta").fetchone()
+                staging.add(tombstone(erasure, erased, self._view(SYSTEM, False), store_id, dropped))
+                values, rows, at = lay_out(staging.staged, self._epoch, self._next_at)
+                self._insert(connection, values, rows)
+        finally:
+            connection.execute(f"PRAGMA secure_delete = {usual}")
+        self._next_log, self._next_at = staging.next_log, at
+        self._logs.clear()  # bindings have changed
+        self._wal.must_cut = True
+        with contextlib.suppress(sqlite3.Error):  # tried again with later commits
+            self._wal.cut(connection)
+
+    def _tend(self) -> None:
+        """Keep the write-ahead log short."""
+        if self._connection is not None:
+            try:
+                self._wal.tend(self._connection, self._next_at)
+            except sqlite3.Error as error:
+                self._distrust(error)
 
     # Failing
 
@@ -407,7 +539,7 @@ class SqliteStore:
             return Unknown(commit, error_name(error))
         return Refused(commit, refusal) if found is None else Durable(commit)
 
-    def _poison(self, commits: Iterable[Commit]) -> None:
+    def _poison(self, commits: Iterable[Commit | Erasure]) -> None:
         """Drop the handle: after a failed write or sync nothing that it says can be trusted."""
         self._unknown.update(c.id for c in commits)
         connection, self._connection = self._connection, None
@@ -480,66 +612,10 @@ SELECT l.id, l.n, l.lane, l.header, c.first + c.count, c.crc
 FROM json_each(?) j JOIN logs l ON l.id = j.value LEFT JOIN commits c ON c.log = l.n
   AND (c.first, c.count) = (
     SELECT first, count FROM commits WHERE log = l.n ORDER BY first DESC, count DESC LIMIT 1)"""
+_NEXT_LOG: Final = """
+SELECT max((SELECT coalesce(max(n), 0) FROM logs), (SELECT coalesce(max(log), 0) FROM commits)) + 1"""
 _FIND_IDS: Final = "SELECT c.id FROM json_each(?) j JOIN commits c ON c.id = j.value AND c.part = 0"
 _FIND_KEYS: Final = "SELECT k.key FROM json_each(?) j JOIN keys k ON k.key = j.value"
-
-_statements: dict[int, str] = {}
-
-
-def _statement(rows: int) -> str:
-    text = _statements.get(rows)
-    if text is None:
-        text = _statements[rows] = insert_sql(rows)
-    return text
-
-
-def _padded(rows: int) -> int:
-    """The size of the statement for so many rows: the next of four an octave, so that few are prepared."""
-    if rows <= _ROWS_EXACT:
-        return rows
-    step: int = 1 << ((rows - 1).bit_length() - 3)
-    return -(-rows // step) * step
-
-
-def _add_rows(
-    values: list[Any],
-    part: StagedPart,
-    epoch: int,
-    at: int,
-    commit: str,
-    number: int,
-    key: str | int,
-    extra: str | int,
-) -> int:
-    """Append the rows of one part to ``values``; how many."""
-    hot = part.hot
-    counts: tuple[Any, ...] = _NO_HOT if hot is None else (
-        hot.open_turn, hot.waiting, hot.owed, hot.phase, hot.since,
-        hot.accepted, hot.answered, hot.merged, hot.dropped,
-    )  # fmt: skip
-    columns = part.columns
-    size = len(columns)
-    if size <= _WIDTH:
-        values += (epoch, part.number, part.first, at, part.count, part.crc, commit, number, key, extra)
-        values += counts
-        values += columns
-        values += _PADDING[_WIDTH - size]
-        return 1
-    values += (epoch, part.number, part.first, at, part.count, part.crc, commit, number, key, 0)
-    values += counts
-    values += columns[:_WIDTH]
-    rows = 1
-    for start in range(_WIDTH, size, _WIDTH):
-        chunk = columns[start : start + _WIDTH]
-        skipped = start // 3
-        # Extras come last: they change event rows of the whole part.
-        late = extra if start + _WIDTH >= size else 0
-        values += (epoch, part.number, part.first + skipped, at + skipped, 0, 0, 0, 0, 0, late)
-        values += _NO_HOT
-        values += chunk
-        values += _PADDING[_WIDTH - len(chunk)]
-        rows += 1
-    return rows
 
 
 def _configure(connection: sqlite3.Connection, path: str) -> None:
@@ -557,7 +633,8 @@ def _configure(connection: sqlite3.Connection, path: str) -> None:
         "checkpoint_fullfsync = 1",
         "cell_size_check = 1",
         "cache_size = -16000",
-        "journal_size_limit = 67108864",
+        f"journal_size_limit = {WAL_CUT_BYTES}",
+        "wal_autocheckpoint = 0",  # ``wal`` does it
     ):
         connection.execute(f"PRAGMA {setting}")
 

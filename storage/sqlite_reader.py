@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final, Literal
@@ -12,19 +13,38 @@ from typing import Any, Final, Literal
 from seriatim.commits import Hot
 from seriatim.errors import CorruptionError, LogCompactedError, LogNotFoundError, StoreUnhealthyError
 from seriatim.events import Event, LogId
+from seriatim.limits import STORE_READ_MS_MAX
 
+from .blobs import BlobFolder, blobs_of
 from .contract import Archive, Balance, Checkpoint, LogInfo
-from .encoding import Rare, chain, chain_start, decode_event, sum_text
+from .encoding import Rare, chain, chain_start, decode_event, from_json, sum_text
 from .files import connect_readonly, inspect_file, open_error
 from .schema import FORMAT, HOT
 from .sqlite_growth import read_archive, read_checkpoint
 from .staging import is_name
 
 
+class _Hold:
+    """How long a read has held its snapshot. ``since``: when it began, None without one."""
+
+    since: float | None = None
+
+    @property
+    def ms(self) -> int:
+        """Milliseconds, 0 without one; any thread."""
+        since = self.since
+        return 0 if since is None else int((time.monotonic() - since) * 1000)
+
+    def is_overdue(self) -> int:
+        """Called by SQLite's machine every so many steps; a snapshot held for long lets the WAL grow."""
+        return int(self.ms > STORE_READ_MS_MAX)
+
+
 class SqliteReader:
     """A read-only connection to the database at ``path``; it never takes over, repairs or checkpoints.
 
-    Each call reads one consistent state and ends its transaction (a long one would let the WAL grow).
+    Each call reads one consistent state and ends its transaction; one that takes longer than STORE_READ_MS_MAX fails
+    with StoreUnhealthyError (held longer, it would let the WAL grow).
     Raises at open: HomeError, FormatUnsupportedError, CorruptionError, StoreUnhealthyError. Used by one
     thread at a time, which may be another than the constructor's.
     """
@@ -36,6 +56,8 @@ class SqliteReader:
             raise StoreUnhealthyError(f"{self.path}: has format {version}; its owner must open it first")
         self._connection: sqlite3.Connection | None = connect_readonly(self.path, busy_ms)
         self._store_id: str | None = None
+        self._hold = _Hold()  # apart from the reader: the connection refers to it, and a circle would outlive its use
+        self._connection.set_progress_handler(self._hold.is_overdue, _STEPS_BETWEEN_LOOKS)
 
     @property
     def store_id(self) -> str:
@@ -92,7 +114,7 @@ class SqliteReader:
         if limit <= 0 or not (prefix == "" or is_name(prefix)):
             return []
         with self._reading() as connection:
-            rows = connection.execute(_PAGE, [prefix, after, _behind(prefix), limit])
+            rows = connection.execute(_PAGE, [max(prefix, after), after, _behind(prefix), limit])
             return [LogId(row[0]) for row in rows]
 
     def scan(self, prefix: str, after: str = "", limit: int = 1000) -> list[LogInfo]:
@@ -100,7 +122,7 @@ class SqliteReader:
         if limit <= 0 or not (prefix == "" or is_name(prefix)):
             return []
         with self._reading() as connection:
-            rows = connection.execute(_SCAN, [prefix, after, _behind(prefix), limit])
+            rows = connection.execute(_SCAN, [max(prefix, after), after, _behind(prefix), limit])
             return [self._info(row) for row in rows]
 
     def info(self, log: LogId) -> LogInfo | None:
@@ -115,7 +137,7 @@ class SqliteReader:
 
     def _parse_header(self, log: LogId, text: str) -> dict[str, Any]:
         try:
-            header: dict[str, Any] = json.loads(text)
+            header: dict[str, Any] = from_json(text)
         except ValueError:
             raise CorruptionError(log, "its header is not JSON", log=log, file=self.path) from None
         return header
@@ -145,6 +167,20 @@ class SqliteReader:
             rows = connection.execute("SELECT k.key FROM json_each(?) j JOIN keys k ON k.key = j.value", [names])
             return {row[0] for row in rows}
 
+    def blob(self, hash: str) -> bytes:  # noqa: A002  (as in the contract)
+        """See ``StoreReader.blob``."""
+        return BlobFolder(blobs_of(self.path)).read(hash)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it was not closed yet; any thread."""
+        return self._connection is not None
+
+    @property
+    def held_ms(self) -> int:
+        """How long the read that is under way has held its snapshot, 0 without one; any thread."""
+        return self._hold.ms
+
     def close(self) -> None:
         """See ``StoreReader.close``."""
         connection, self._connection = self._connection, None
@@ -162,15 +198,22 @@ class SqliteReader:
         if connection is None:
             raise StoreUnhealthyError("the reader is closed")
         try:
-            connection.execute("BEGIN")
+            self._hold.since = time.monotonic()
             try:
+                connection.execute("BEGIN")
                 yield connection
             finally:
+                self._hold.since = None
                 if connection.in_transaction:  # an I/O error has ended it already, and is the error to tell
                     connection.execute("ROLLBACK")
         except sqlite3.Error as error:
+            if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_INTERRUPT:
+                raise StoreUnhealthyError(f"a read took longer than {STORE_READ_MS_MAX} ms; read in pages") from None
             raise open_error(self.path, error) from None
 
+
+_STEPS_BETWEEN_LOOKS: Final = 20_000
+"""Of SQLite's machine: about a millisecond."""
 
 _LOG: Final = """
 SELECT l.n, l.header, coalesce(a.base, 0), a.chain FROM logs l LEFT JOIN archives a ON a.log = l.n WHERE l.id = ?"""
@@ -194,8 +237,9 @@ LEFT JOIN commits c ON c.log = l.n AND (c.first, c.count) = (
 LEFT JOIN events e ON e.at = c.at + c.count - 1 AND c.count > 0
 LEFT JOIN lanes h ON h.log = l.n"""  # noqa: S608 - the schema's own names
 _INFO: Final = f"{_INFOS} WHERE l.id = ?"
-_SCAN: Final = f"{_INFOS} WHERE l.id >= ? AND l.id > ? AND l.id < ? ORDER BY l.id LIMIT ?"
-_PAGE: Final = "SELECT id FROM logs WHERE id >= ? AND id > ? AND id < ? ORDER BY id LIMIT ?"
+# The plus keeps the index off the second bound: it would start at the first, and walk all pages before this one.
+_SCAN: Final = f"{_INFOS} WHERE l.id >= ? AND +l.id > ? AND l.id < ? ORDER BY l.id LIMIT ?"
+_PAGE: Final = "SELECT id FROM logs WHERE id >= ? AND +id > ? AND id < ? ORDER BY id LIMIT ?"
 _COUNTERS: Final = f"""
 SELECT {", ".join(f"coalesce(sum({n}), 0)" for n in ("accepted", "answered", "merged", "dropped", "waiting"))}
 FROM lanes"""  # noqa: S608 - own names
@@ -262,7 +306,7 @@ class _Reading:
         """What was found, decoded in one pass."""
         found = self.found if limit is None else self.found[:limit]
         try:
-            datas = json.loads(f"[{','.join(row[3] for row in found)}]")
+            datas = from_json(f"[{','.join([row[3] for row in found])}]")
         except ValueError:
             raise self.damaged(found[0][0], "an event's data is not JSON") from None
         return [

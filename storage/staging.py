@@ -15,6 +15,7 @@ import attrs
 from seriatim.commits import Commit, Durable, Hot, Outcome, Part, Refused, Unknown
 from seriatim.errors import (
     BindingMismatchError,
+    BlobNotFoundError,
     CommitTooLargeError,
     HeadMismatchError,
     InvalidInputError,
@@ -26,6 +27,7 @@ from seriatim.errors import (
 )
 from seriatim.events import LogId
 from seriatim.limits import (
+    COMMIT_BLOBS_MAX,
     COMMIT_SESSIONS_MAX,
     STORE_COMMIT_BYTES_MAX,
     STORE_GROUP_BYTES_MAX,
@@ -79,23 +81,6 @@ class StagedCommit:
     bindings: Sequence[tuple[int, LogId | None]]
 
 
-@attrs.define
-class PlainGroup:
-    """All commits of a group, staged at once (see ``plain``). ``logs``: what its logs are when it is durable."""
-
-    staged: list[StagedCommit]
-    logs: dict[LogId, LogState]
-
-    def finish(self, fate: StoreError | str | None) -> list[Outcome]:
-        """See ``Staging.finish``; nothing was refused."""
-        ids = [staged.commit.id for staged in self.staged]
-        if fate is None:
-            return list(map(Durable, ids))
-        if isinstance(fate, str):
-            return [Unknown(commit, fate) for commit in ids]
-        return [Refused(commit, fate) for commit in ids]
-
-
 View = Callable[[LogId, bool], LogState | None]
 """The durable state of a log; the flag says that the commit believes it to be new."""
 
@@ -103,7 +88,7 @@ View = Callable[[LogId, bool], LogState | None]
 class Staging:
     """One try at a group: ``add`` each commit in order, write ``staged``, then ``finish`` with its fate.
 
-    ``view`` gives the durable state of a log; ``ids`` and ``keys`` what is known to be in the store;
+    ``view`` gives the durable state of a log; ``ids``, ``keys`` and ``has_blob`` what is known to be in the store;
     ``next_log`` is the number that the next new log takes.
     """
 
@@ -114,6 +99,7 @@ class Staging:
         next_log: int,
         ids: Container[str] = (),
         keys: Container[str] = (),
+        has_blob: Callable[[str], bool] = lambda _: False,
     ) -> None:
         self.logs: dict[LogId, LogState] = {}
         self.staged: list[StagedCommit] = []
@@ -123,6 +109,7 @@ class Staging:
         self._fences = fences
         self._ids_found = ids
         self._keys_found = keys
+        self._has_blob = has_blob
         self._ids: set[str] = set()
         self._keys: set[str] = set()
         self._answers: list[Refused | Durable | None] = []
@@ -229,6 +216,9 @@ class Staging:
             parts.append(StagedPart(log, number, first, count, crc, columns, rare, header, part.hot))
         if size > STORE_COMMIT_BYTES_MAX:
             raise CommitTooLargeError(f"{size} bytes of events, at most {STORE_COMMIT_BYTES_MAX}")
+        for blob in commit.blobs:
+            if not self._has_blob(blob):
+                raise BlobNotFoundError(str(blob))
         bindings = self._bind(commit, touched) if commit.bindings else []
         for log, state in touched.items():
             if log.startswith("session:"):
@@ -316,6 +306,8 @@ def _check_shape(commit: Commit) -> None:
             raise InvalidInputError("unique", "holds a key that is not a name")
     if len(unique) > 1 and len(set(unique)) != len(unique):
         raise InvalidInputError("unique", "holds a key twice")
+    if len(commit.blobs) > COMMIT_BLOBS_MAX:
+        raise InvalidInputError("blobs", f"more than {COMMIT_BLOBS_MAX}")
     for binding in commit.bindings:
         if not (binding.lane is None or is_name(binding.lane)):
             raise InvalidInputError("bindings", "holds a lane that is not a name")

@@ -15,8 +15,9 @@ from collections.abc import Callable, Iterator, Sequence
 
 from seriatim.commits import Commit, Durable, Outcome, Refused, Unknown
 from seriatim.errors import StoreUnhealthyError
-from seriatim.events import LogId
-from seriatim.storage.contract import Archive, Checkpoint, Store, StoreReader
+from seriatim.storage.contract import Store
+
+from .wrapped_store import WrappedStore
 
 
 class Fault(enum.Enum):
@@ -39,7 +40,7 @@ Before = Callable[[Sequence[Commit]], None]
 After = Callable[[Sequence[Commit], Sequence[Outcome]], None]
 
 
-class FaultyStore:
+class FaultyStore(WrappedStore):
     """Wraps ``inner``.
 
     ``script``: asked for each commit with its running number (from 0, over the store's life); faults
@@ -55,18 +56,13 @@ class FaultyStore:
         before: Before | None = None,
         after: After | None = None,
     ) -> None:
-        self.inner = inner
+        super().__init__(inner)
         self.script = script
         self.before = before
         self.after = after
         self.offered = 0
         self.calls = 0
         self._next: deque[Fault] = deque()
-
-    @property
-    def epoch(self) -> int:
-        """The inner store's epoch."""
-        return self.inner.epoch
 
     def fail_next(self, fault: Fault, count: int = 1) -> None:
         """Strike the next ``count`` commits, after those already due."""
@@ -88,26 +84,6 @@ class FaultyStore:
         if self.after is not None:
             self.after(commits, outcomes)
         return outcomes
-
-    def fence(self, lane: LogId, incarnation: int) -> None:
-        """See ``Store.fence``."""
-        self.inner.fence(lane, incarnation)
-
-    def keep(self, checkpoints: Sequence[Checkpoint]) -> int:
-        """See ``Store.keep``."""
-        return self.inner.keep(checkpoints)
-
-    def compact(self, archive: Archive, parts_max: int) -> bool:
-        """See ``Store.compact``."""
-        return self.inner.compact(archive, parts_max)
-
-    def reader(self) -> StoreReader:
-        """A reader of the inner store."""
-        return self.inner.reader()
-
-    def close(self) -> None:
-        """Close the inner store."""
-        self.inner.close()
 
     def _fault(self, commit: Commit) -> Fault | None:
         number = self.offered

@@ -441,7 +441,7 @@ class Recovering:
 
     @told
     async def test_a_torn_end_is_cut_by_the_next_append(self, world: LogWorld) -> None:
-        """What is appended after a torn batch is whole, and nothing fuses with what was torn (B112)."""
+        """What is appended after a torn batch is whole, and nothing fuses with what was torn."""
         needs(world, "torn")
         async with SessionPersistence(world.open()) as service:
             await stored(service, turn(0))

@@ -19,6 +19,7 @@ from seriatim.model import Outbound
 from seriatim.storage.checkpoints import read_whole
 from seriatim.storage.contract import Archive, Checkpoint, Store, StoreReader
 from seriatim.testing.scripted import Ran
+from seriatim.testing.wrapped_store import WrappedStore
 from seriatim.turn import TurnJob
 
 Complain = Callable[[str], None]
@@ -210,7 +211,7 @@ def whole(reader: StoreReader, log: LogId, archived: Mapping[LogId, list[Event]]
     return events if archive is None else archived[log][: archive.base] + events
 
 
-class WitnessedStore:
+class WitnessedStore(WrappedStore):
     """A store with the witness beside it; below any fault that is played.
 
     ``watched`` is called with a name and what to do, for each step of upkeep; ``archived`` gets the events that go.
@@ -223,16 +224,11 @@ class WitnessedStore:
         watched: Callable[[str, Callable[[], Any]], Any],
         archived: dict[LogId, list[Event]],
     ) -> None:
-        self.inner = inner
+        super().__init__(inner)
         self._watched = watched
         self._archived = archived
         self._witness = witness
         self._readers: list[StoreReader] = []
-
-    @property
-    def epoch(self) -> int:
-        """See ``Store.epoch``."""
-        return self.inner.epoch
 
     def commit(self, commits: Sequence[Commit]) -> list[Outcome]:
         """See ``Store.commit``."""
@@ -241,10 +237,6 @@ class WitnessedStore:
             if type(outcome) is Durable:
                 self._witness.wrote(commit)
         return outcomes
-
-    def fence(self, lane: LogId, incarnation: int) -> None:
-        """See ``Store.fence``."""
-        self.inner.fence(lane, incarnation)
 
     def keep(self, checkpoints: Sequence[Checkpoint]) -> int:
         """See ``Store.keep``."""

@@ -114,11 +114,10 @@ def cut(descriptor: int, path: Path, end: int, size: int) -> Path:
         crc = crc32(chunk, crc)
     aside = path.with_name(f"{path.name}.torn-{end}-{size - end}-{crc:08x}")
     try:
-        if not aside.exists():
-            temporary = path.with_name(TEMPORARY)
-            _write_new(temporary, _chunks(descriptor, end, size))
-            temporary.replace(aside)
-            sync_folder(path.parent)
+        temporary = path.with_name(TEMPORARY)
+        _write_new(temporary, _chunks(descriptor, end, size))
+        temporary.replace(aside)
+        sync_folder(path.parent)
         os.ftruncate(descriptor, end)
         os.fsync(descriptor)
     except OSError as error:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
+from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -23,7 +24,6 @@ from seriatim.errors import (
     InvalidInputError,
     LogExistsError,
     LogNotFoundError,
-    SessionFormatUnsupportedError,
     SessionPersistenceCorruptionError,
     StoreError,
     StoreUnhealthyError,
@@ -37,13 +37,12 @@ from .formats import read_header_line
 from .frames import encode_frame
 from .header import SessionHeader
 from .lines import decode_batch, encode_events, end_line, header_line
-from .paths import encode_id, project_of
+from .places import NAMES, Places
 from .rescue import rescue
 from .scan import Encoding, Scan
 from .values import Problem, Revision, SessionEvent, SessionLocation, SessionPersistenceSnapshot, SessionRawArtifact
 
 _log = logging.getLogger("seriatim.event_log")
-_NAMES: Final[dict[Encoding, str]] = {"zstd": "session.jsonl.zst", "raw": "session.jsonl"}
 _BUFFER: Final = 1 << 18
 V = TypeVar("V")
 
@@ -69,19 +68,17 @@ class JsonlLogs:
     supports_raw_artifacts = True
 
     def __init__(self, root: str | os.PathLike[str], encoding: Encoding = "zstd") -> None:
-        if encoding not in _NAMES:
+        if encoding not in NAMES:
             raise InvalidInputError("encoding", 'is neither "zstd" nor "raw"')
         self.root = Path(root).absolute()
         self.encoding: Encoding = encoding
-        self._name = _NAMES[encoding]
-        self._other = _NAMES["raw" if encoding == "zstd" else "zstd"]
-        self._places: OrderedDict[str, Path] = OrderedDict()
+        self._places = Places(self.root, encoding)
         self._tails: OrderedDict[str, _Tail] = OrderedDict()
         self._lock = threading.Lock()
 
     def locate(self, header: SessionHeader) -> SessionLocation:
         """See ``LogBackend.locate``."""
-        return SessionLocation("jsonl", str(self._path(header)))
+        return SessionLocation("jsonl", str(self._places.of(header)))
 
     def read(self, session_id: str, from_seq: int = 0) -> StoredLog | None:
         """See ``LogBackend.read``. Reads the whole file, whatever ``from_seq``."""
@@ -107,7 +104,7 @@ class JsonlLogs:
         lines = encode_events(events, head)
         if (size := sum(map(len, lines))) > STORE_COMMIT_BYTES_MAX:
             raise CommitTooLargeError(f"{size} bytes of events, at most {STORE_COMMIT_BYTES_MAX}")
-        path = self._find(session_id)
+        path = self._places.find(session_id)
         if path is None:
             if head:
                 raise LogNotFoundError(session_id)
@@ -131,18 +128,19 @@ class JsonlLogs:
 
     def page(self, after: str | None, limit: int) -> StoredPage:
         """See ``LogBackend.page``; reads one header per session of the page."""
-        names = [name for name in self._names() if after is None or name > after]
+        listed = self._places.names(afresh=after is None)
+        start = 0 if after is None else bisect_right(listed, after)
+        names = listed[start : start + limit]
         found: list[SessionPersistenceSnapshot] = []
         problems: list[Problem] = []
-        for name in names[:limit]:
-            encoded, _, project = name.partition("/")
-            path = self.root / project / encoded / self._name
+        for name in names:
+            path = self._places.named(name)
             try:
                 if (snapshot := self._peek(path)) is not None:
                     found.append(snapshot)
             except StoreError as error:
                 problems.append(Problem(str(path), error))
-        return StoredPage(tuple(found), tuple(problems), names[limit - 1] if limit < len(names) else None)
+        return StoredPage(tuple(found), tuple(problems), names[-1] if start + limit < len(listed) else None)
 
     def read_raw(self, session_id: str) -> SessionRawArtifact | None:
         """See ``LogBackend.read_raw``: the text of the whole batches."""
@@ -155,7 +153,7 @@ class JsonlLogs:
                 file.seek(0)
                 content = file.read(scan.end)
             if _revision(file) == revision:
-                return SessionRawArtifact(header, _NAMES["raw"], content.decode())
+                return SessionRawArtifact(header, NAMES["raw"], content.decode())
         return None
 
     def salvage(self, session_id: str) -> tuple[StoredLog, tuple[Problem, ...]] | None:
@@ -170,51 +168,7 @@ class JsonlLogs:
     def close(self) -> None:
         """Nothing is held between two calls."""
 
-    # Places
-
-    def _path(self, header: SessionHeader) -> Path:
-        return self.root / project_of(header.cwd) / encode_id(header.id) / self._name
-
-    def _find(self, session_id: str) -> Path | None:
-        """The session's file, whatever its project. Refuses two of them, and one of the other encoding."""
-        known = self._places.get(session_id)
-        if known is not None and known.is_file():
-            return known
-        encoded, found = encode_id(session_id), []
-        for project in self._projects():
-            folder = self.root / project / encoded
-            if os.path.lexists(folder / self._other):
-                raise self._other_encoding(folder)
-            if os.path.lexists(folder / self._name):
-                found.append(folder / self._name)
-        if len(found) > 1:
-            raise SessionPersistenceCorruptionError(session_id, f"is there twice: {found[0]} and {found[1]}")
-        if not found:
-            return None
-        self._remember(self._places, session_id, found[0])
-        return found[0]
-
-    def _other_encoding(self, folder: Path) -> SessionFormatUnsupportedError:
-        other = "raw" if self.encoding == "zstd" else "zstd"
-        said = f'is kept in the other encoding; open the root with encoding="{other}"'
-        return SessionFormatUnsupportedError(str(folder), "no path", said, str(folder / self._other))
-
-    def _projects(self) -> list[str]:
-        try:
-            with os.scandir(self.root) as entries:
-                return sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
-        except FileNotFoundError:
-            return []
-        except OSError as error:
-            raise StoreUnhealthyError(f"{self.root}: can't be read ({error.strerror})") from None
-
-    def _names(self) -> list[str]:
-        """``session/project`` of every session folder, sorted."""
-        return sorted(
-            f"{encoded}/{project}"
-            for project in self._projects()
-            for encoded in os.listdir(self.root / project)  # noqa: PTH208 - names are all that is wanted
-        )
+    # Reading
 
     def _peek(self, path: Path) -> SessionPersistenceSnapshot | None:
         """Header and revision of one file; None when it holds no event."""
@@ -222,26 +176,20 @@ class JsonlLogs:
             with _opened(path) as file:
                 scan = Scan(file, str(path), self.encoding)
                 header = read_header_line(scan.where, scan.first_line())
-                self._check_place(path, header)
+                self._places.check(path, header)
                 size = os.fstat(file.fileno()).st_size
                 if next(scan.batches(), None) is None:
                     raise scan.damage("has no whole header")
                 return SessionPersistenceSnapshot(header, _revision(file)) if size > scan.end else None
         except FileNotFoundError:
-            if (path.parent / self._other).exists():
-                raise self._other_encoding(path.parent) from None
+            if self._places.is_other(path.parent):
+                raise self._places.other_encoding(path.parent) from None
             return None
-
-    def _check_place(self, path: Path, header: SessionHeader) -> None:
-        if path != self._path(header):
-            raise SessionPersistenceCorruptionError(str(path), "holds a session that belongs elsewhere")
-
-    # Reading
 
     def _steady(self, session_id: str) -> Iterator[tuple[BinaryIO, Path]]:
         """The open file, again and again until the caller is content with what it read; none: no such log."""
         for _ in range(PREPARE_TRIES_MAX):
-            path = self._find(session_id)
+            path = self._places.find(session_id)
             if path is None:
                 return
             try:
@@ -255,7 +203,7 @@ class JsonlLogs:
     def _header(self, scan: Scan, session_id: str) -> SessionHeader:
         """The header, judged before anything else of the file is looked at."""
         header = read_header_line(scan.where, scan.first_line())
-        self._check_place(Path(scan.where), header)
+        self._places.check(Path(scan.where), header)
         if header.id != session_id:
             raise SessionPersistenceCorruptionError(scan.where, "holds another session")
         return header
@@ -287,14 +235,16 @@ class JsonlLogs:
         with os.fdopen(os.dup(descriptor), "rb", buffering=_BUFFER) as file:
             scan = Scan(file, str(path), self.encoding)
             _, _, head = self._decode(scan, session_id, 2**53)
-        return _Tail(revision, scan.end, scan.crc, head, scan.unterminated)
+        tail = _Tail(revision, scan.end, scan.crc, head, scan.unterminated)
+        self._remember(self._tails, session_id, tail)
+        return tail
 
     # Writing
 
     def _create(self, session_id: str, header: SessionHeader, lines: list[bytes]) -> Revision:
         first, crc = self._encode([header_line(header)], 0, 0)
         batch, _ = self._encode(lines, len(lines), crc)
-        create(self._path(header), first + batch)
+        create(self._places.of(header), first + batch)
         revision = self.revision(session_id)
         assert revision is not None
         return revision

@@ -1,7 +1,8 @@
 """The port above the service: who has a session alive (DESIGN §5).
 
 While a session is alive its owner's memory is ahead of the log, so nobody but the owner changes it. ``LiveSessions``
-is one owner; a gateway's lanes are another, which answer for the sessions that are bound to them.
+is one owner. A gateway's lanes are another for the sessions that are bound to them: no gateway hands in this port yet,
+and until one does the store refuses every write to such a session that doesn't come from its lane (SessionLiveError).
 """
 
 from __future__ import annotations

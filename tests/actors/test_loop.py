@@ -12,6 +12,7 @@ import pytest
 from seriatim.actors import dispatch
 from seriatim.actors.dispatch import LoopDispatcher, PoolDispatcher
 from seriatim.actors.pooled import PooledActor
+from seriatim.actors.refs import signal_all
 from seriatim.actors.system import ActorSystem, Ref
 from seriatim.errors import ActorDeadError, BlockingAskError
 from seriatim.testing.clock import VirtualClock
@@ -91,16 +92,20 @@ def test_a_slow_pass_ends_early() -> None:
 
 
 def test_the_hand_off_comes_in_a_pass_and_at_its_end() -> None:
-    """Handoff is called every so many activations and at the end of each pass, on the loop's thread."""
+    """Every other activation a whole group is asked for, at the end of each pass whatever there is; on the loop."""
 
     async def body(system: ActorSystem) -> None:
-        calls: list[int] = []
-        dispatcher = LoopDispatcher(
-            asyncio.get_running_loop(), handoff=lambda: calls.append(threading.get_ident()), handoff_every=16
-        )
-        refs = start_many(system, dispatcher, 40)
+        calls: list[tuple[bool, int]] = []
+
+        def handoff(whole_group: bool) -> bool:
+            calls.append((whole_group, threading.get_ident()))
+            return len(calls) == 2
+
+        dispatcher = LoopDispatcher(asyncio.get_running_loop(), handoff=handoff)
+        refs = start_many(system, dispatcher, 5)
         await refs[-1].ask("log", block=False)
-        assert calls == [threading.get_ident()] * 3  # after 16, after 32, at the end
+        assert calls == [(whole, threading.get_ident()) for whole in (True, True, False)]
+        assert dispatcher.handoffs == 1
 
     on_loop(body)
 
@@ -108,7 +113,7 @@ def test_the_hand_off_comes_in_a_pass_and_at_its_end() -> None:
 def test_a_failing_hand_off_does_not_stop_the_pass(caplog: pytest.LogCaptureFixture) -> None:
     """Handoff may raise: it is logged, and the actors go on."""
 
-    def clumsy() -> None:
+    def clumsy(_whole_group: bool) -> bool:
         raise RuntimeError("clumsy")
 
     async def body(system: ActorSystem) -> None:
@@ -120,19 +125,37 @@ def test_a_failing_hand_off_does_not_stop_the_pass(caplog: pytest.LogCaptureFixt
     assert "hand-off" in caplog.text
 
 
-def test_the_hand_off_adapts() -> None:
-    """Full passes (many busy lanes) hand off less often than short ones."""
+def test_mail_for_many_is_handed_over_as_one() -> None:
+    """A group's messages from another thread reach their actors, each in order, in a few activations altogether."""
 
     async def body(system: ActorSystem) -> None:
-        dispatcher = LoopDispatcher(asyncio.get_running_loop(), handoff=lambda: None, pass_ms_max=1e9)
-        refs = start_many(system, dispatcher, 640)
+        dispatcher = LoopDispatcher(asyncio.get_running_loop(), envelopes_max=16)
+        refs = start_many(system, dispatcher, 40)
         await refs[-1].ask("log", block=False)
-        assert dispatcher._every == dispatch.HANDOFF_EVERY_MAX
-        await refs[0].ask("log", block=False)
-        await refs[0].ask("log", block=False)
-        assert dispatcher._every == dispatch.HANDOFF_EVERY_MIN
+        before = dispatcher.activations
+        mail = [(ref, number) for number, ref in enumerate(refs)] + [(refs[0], "last")]
+        await asyncio.to_thread(signal_all, mail)
+        assert await refs[0].ask("log", block=False) == [0, "last"]
+        assert dispatcher.activations - before <= 3 + 1  # and the ask
+        assert [await ref.ask("log", block=False) for ref in refs[1:]] == [[number] for number in range(1, 40)]
 
     on_loop(body)
+
+
+def test_mail_for_many_on_a_closed_loop_is_buried() -> None:
+    """Each message that will never be served is a dead letter, none is lost without a word."""
+    letters: list[Any] = []
+
+    async def body(_: ActorSystem) -> None:
+        dispatcher = LoopDispatcher(asyncio.get_running_loop())
+        system = ActorSystem(clock=VirtualClock(), on_crash=letters.append, on_dead_letter=letters.append)
+        refs = start_many(system, dispatcher, 2)
+        await refs[-1].ask("log", block=False)
+        dispatcher.close()
+        signal_all([(ref, "late") for ref in refs])
+
+    on_loop(body)
+    assert [letter.message for letter in letters] == ["late", "late"]
 
 
 def test_slow_yields_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,7 +177,7 @@ def test_slow_yields_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dispatch, "yield_gil", slow.offer)
 
     async def body(system: ActorSystem) -> None:
-        dispatcher = LoopDispatcher(asyncio.get_running_loop(), handoff=lambda: None, pass_ms_max=1e9)
+        dispatcher = LoopDispatcher(asyncio.get_running_loop(), handoff=lambda _: True, pass_ms_max=1e9)
         for _ in range(65):
             dispatcher._offer_gil()
         assert slow.sleeps == 1

@@ -114,7 +114,7 @@ class History:
         bench = self.bench
         if bench.offered is None:
             return
-        known = bench.offered.id in bench.disk.ids or not bench.disk.keys.isdisjoint(bench.offered.unique)
+        known = bench.offered.id in bench.disk.ids or not bench.disk.keys.keys().isdisjoint(bench.offered.unique)
         if fate == 1 and not known:
             bench.refuse()
         elif fate in (2, 3):

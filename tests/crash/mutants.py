@@ -194,9 +194,9 @@ MUTANTS: Final = (
         sqlite.SqliteStore._insert,
         (
             (
-                "connection.execute(_statement(size), values)",
+                "connection.execute(statement(size), values)",
                 (
-                    "[connection.execute(_statement(1), values[n : n + len(COLUMNS)])"
+                    "[connection.execute(statement(1), values[n : n + len(COLUMNS)])"
                     " for n in range(0, rows * len(COLUMNS), len(COLUMNS))]"
                 ),
             ),

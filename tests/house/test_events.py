@@ -6,7 +6,12 @@ import ast
 import re
 
 from seriatim.lane import _LANE_RULES, _SESSION_RULES
-from seriatim.vocabulary import EVENT_TYPES, KNOWN_LANE_EVENT_TYPES, KNOWN_SESSION_EVENT_TYPES
+from seriatim.vocabulary import (
+    EVENT_TYPES,
+    KNOWN_LANE_EVENT_TYPES,
+    KNOWN_SESSION_EVENT_TYPES,
+    KNOWN_SYSTEM_EVENT_TYPES,
+)
 from tests.house.source import library
 from tests.pages.__main__ import stale_pages
 
@@ -39,7 +44,9 @@ def test_each_known_type_has_a_rule() -> None:
     """A reader of a lane or of its session takes exactly the known types, and no log has a type of the other."""
     assert _LANE_RULES.keys() == KNOWN_LANE_EVENT_TYPES
     assert _SESSION_RULES.keys() == KNOWN_SESSION_EVENT_TYPES
-    assert len(EVENT_TYPES) == len(KNOWN_LANE_EVENT_TYPES) + len(KNOWN_SESSION_EVENT_TYPES)
+    assert len(EVENT_TYPES) == sum(
+        map(len, (KNOWN_LANE_EVENT_TYPES, KNOWN_SESSION_EVENT_TYPES, KNOWN_SYSTEM_EVENT_TYPES))
+    )
 
 
 def _name(func: ast.expr) -> str:

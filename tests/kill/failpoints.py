@@ -15,9 +15,8 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from seriatim.commits import Commit, Outcome
-from seriatim.events import LogId
-from seriatim.storage.contract import Archive, Checkpoint, StoreReader
 from seriatim.storage.sqlite import SqliteStore
+from seriatim.testing.wrapped_store import WrappedStore
 
 ARMED_VARIABLE = "HALT_AT"
 PIPE_VARIABLE = "HALT_FD"
@@ -71,21 +70,17 @@ def environment(name: str, count: int, depth: int, pipe: int) -> dict[str, str]:
     return {ARMED_VARIABLE: f"{name}*{count}*{depth}", PIPE_VARIABLE: str(pipe)}
 
 
-class HaltingStore:
+class HaltingStore(WrappedStore):
     """A SqliteStore with points around and inside its commits, named by the events that a group holds.
 
     ``before T``: offered, not a byte written. ``in T``: inside the transaction. ``after T``: durable, nobody told.
     """
 
     def __init__(self, inner: SqliteStore, points: Failpoints) -> None:
-        self._inner = inner
+        super().__init__(inner)
+        self._sqlite = inner
         self._points = points
         points.hit("opened")
-
-    @property
-    def epoch(self) -> int:
-        """See ``Store.epoch``."""
-        return self._inner.epoch
 
     def commit(self, commits: Sequence[Commit]) -> list[Outcome]:
         """See ``Store.commit``."""
@@ -93,35 +88,15 @@ class HaltingStore:
         for kind in types:
             self._points.hit(f"before {kind}")
         inside = any(self._points.due(f"in {kind}") for kind in types)
-        connection = self._inner._connection
+        connection = self._sqlite._connection
         if inside and connection is not None:
             connection.set_progress_handler(self._points.halt, self._points.depth)
-        outcomes = self._inner.commit(commits)
+        outcomes = self.inner.commit(commits)
         if inside:
             self._points.halt()  # the transaction was shorter than the depth
         for kind in types:
             self._points.hit(f"after {kind}")
         return outcomes
-
-    def fence(self, lane: LogId, incarnation: int) -> None:
-        """See ``Store.fence``."""
-        self._inner.fence(lane, incarnation)
-
-    def keep(self, checkpoints: Sequence[Checkpoint]) -> int:
-        """See ``Store.keep``."""
-        return self._inner.keep(checkpoints)
-
-    def compact(self, archive: Archive, parts_max: int) -> bool:
-        """See ``Store.compact``."""
-        return self._inner.compact(archive, parts_max)
-
-    def reader(self) -> StoreReader:
-        """See ``Store.reader``."""
-        return self._inner.reader()
-
-    def close(self) -> None:
-        """See ``Store.close``."""
-        self._inner.close()
 
 
 def die_with_parent() -> None:

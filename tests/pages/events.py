@@ -12,8 +12,8 @@ _HEAD: Final = f"""\
 
 Made from `seriatim/vocabulary.py` by `python -m tests.pages`; a test holds them equal. Format version {FORMAT_VERSION}.
 
-Two kinds of logs: each conversation (*session*) has one, and each *lane* (where messages come in and replies go out).
-Both are contiguous sequences of events with the same envelope. On disk its keys are:
+Each conversation (*session*) has a log, and so has each *lane* (where messages come in and replies go out), and the
+store itself (*system*). All are contiguous sequences of events with the same envelope. On disk its keys are:
 
 | key | meaning |
 |---|---|
@@ -32,7 +32,7 @@ A name with `?` may be absent. *version* is that of the data; readers lift older
 def events_page() -> str:
     """The page."""
     parts = [_HEAD]
-    for log, title in (("session", "Session log"), ("lane", "Lane log")):
+    for log, title in (("session", "Session log"), ("lane", "Lane log"), ("system", "System log")):
         known = [event for event in EVENT_TYPES.values() if event.log == log]
         parts.append(f"## {title}\n\n{len(known)} types.\n")
         parts += map(_section, known)

@@ -111,7 +111,7 @@ class JsonlWorld:
 
     def path(self, session_id: str) -> Path:
         """The session's file."""
-        found = self.open()._find(session_id)
+        found = self.open()._places.find(session_id)
         assert found is not None
         return found
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sqlite3
 from collections.abc import Callable
 from typing import Any
 
@@ -12,13 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seriatim.commits import Binding, Commit, Hot, Part
-from seriatim.events import DEPTH_MAX, Event, LogId, is_plain
+from seriatim.events import DEPTH_MAX, Event, LogId
 from seriatim.limits import STORE_COMMIT_BYTES_MAX
-from seriatim.storage.encoding import _are_shallow, encode_events
-from seriatim.storage.plain import stage_plain
+from seriatim.storage.encoding import encode_events
+from seriatim.storage.plain import PlainGroup, stage_plain
+from seriatim.storage.rows import lay_out, statement
+from seriatim.storage.schema import STEPS, _writer
 from seriatim.storage.staging import LogState, Staging
 
-from .test_differential import DATA, OBJECTS
+from .test_differential import OBJECTS
 
 KIND = "a/b"
 IDLE = Hot(0, 0, 0, "idle", 0, 0, 0, 0, 0)
@@ -47,22 +50,51 @@ def staged_one_by_one(commits: list[Commit]) -> Staging:
     return staging
 
 
+def written(values: list[Any], rows: int) -> list[Any]:
+    """All rows of the database after these were written."""
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    for statements in (*STEPS, _writer()):
+        for sql in statements:
+            connection.execute(sql)
+    connection.execute("INSERT INTO meta VALUES (1, 'x', 3, '')")
+    connection.execute(statement(rows), values)
+    tables = ("events", "commits", "keys", "lanes")
+    found = [sorted(connection.execute(f"SELECT * FROM {table}").fetchall(), key=str) for table in tables]
+    connection.close()
+    return found
+
+
+def stage_all(commits: list[Commit], fences: dict[LogId, int] | None = None) -> PlainGroup | None:
+    """The group, staged in epoch 3."""
+    return stage_plain(commits, KNOWN, fences or {}, 3, 7)
+
+
 @given(st.lists(st.lists(OBJECTS, min_size=1, max_size=6), min_size=1, max_size=4))
 def test_what_is_taken_is_staged_the_same(datas: list[list[dict[str, Any]]]) -> None:
-    """Columns, checksums and heads are those of one commit after another."""
+    """Rows, checksums and heads are those of one commit after another."""
     commits = [commit(n, *run) for n, run in enumerate(datas)]
-    group = stage_plain(commits, KNOWN, {})
+    commits[0] = attrs.evolve(commits[0], unique=("k0", "another", "one more"))
+    group = stage_all(commits)
     if group is None:
         return
     exact = staged_one_by_one(commits)
-    assert group.logs == exact.logs
-    parts = [attrs.evolve(part, rare=list(part.rare)) for one in group.staged for part in one.parts]
-    assert parts == [part for one in exact.staged for part in one.parts]
+    values, rows, at = lay_out(exact.staged, 3, 7)
+    assert written(group.values, group.rows) == written(values, rows)
+    assert group.at == at
+    assert group.tips == [(exact.logs[p.log].head, exact.logs[p.log].crc) for c in commits for p in c.parts]
+
+
+def test_a_group_is_settled_when_it_is_durable() -> None:
+    """Only then are its logs longer."""
+    state = LogState(1, 5, 99, None)
+    group = PlainGroup([], [], 0, 0, [state], [(8, 77)])
+    group.settle()
+    assert state == LogState(1, 8, 77, None)
 
 
 def test_an_ordinary_group_is_plain() -> None:
     """Else the speed would be gone and no test the wiser."""
-    assert stage_plain([commit(0), commit(1, {"a": {"b": [1, 0.5, None, True]}}, {})], KNOWN, {LANES[0]: 1}) is not None
+    assert stage_all([commit(0), commit(1, {"a": {"b": [1, 0.5, None, True]}}, {})], {LANES[0]: 1}) is not None
 
 
 def _part(one: Commit, **changes: Any) -> Commit:
@@ -112,22 +144,16 @@ ODD: dict[str, Callable[[Commit], Commit]] = {
 @pytest.mark.parametrize("odd", ODD)
 def test_one_odd_commit_makes_the_group_not_plain(odd: str) -> None:
     """Wrong or only rare: it is left to ``Staging.add``."""
-    assert stage_plain([commit(0), ODD[odd](commit(1))], KNOWN, {LANES[1]: 1}) is None
-
-
-@given(st.lists(st.dictionaries(st.text(max_size=3), DATA, max_size=3), min_size=1, max_size=4))
-def test_shallow_data_is_plain(datas: list[dict[str, Any]]) -> None:
-    """All at once never passes what one by one refuses."""
-    assert not _are_shallow(datas) or all(map(is_plain, datas))
+    assert stage_all([commit(0), ODD[odd](commit(1))], {LANES[1]: 1}) is None
 
 
 def test_deep_data_may_be_plain_and_a_loop_is_not() -> None:
-    """What is too deep to be checked all at once is checked one by one."""
+    """Nested as deep as data may be, it is still plain."""
     deep: dict[str, Any] = {}
     for _ in range(DEPTH_MAX - 1):
         deep = {"a": deep}
-    assert stage_plain([commit(0, deep)], KNOWN, {}) is not None
-    assert stage_plain([commit(0, {"a": deep})], KNOWN, {}) is None
+    assert stage_all([commit(0, deep)]) is not None
+    assert stage_all([commit(0, {"a": deep})]) is None
     loop: list[Any] = []
     loop += [loop] * 1000
-    assert stage_plain([commit(0, {"a": loop})], KNOWN, {}) is None
+    assert stage_all([commit(0, {"a": loop})]) is None

@@ -31,7 +31,7 @@ from seriatim.storage.sqlite_reader import SqliteReader
 from seriatim.testing.snapshot import cut_wal, snapshot_files, wal_frames
 from seriatim.testing.store_contract import LANE, OTHER, SESSION, born, commit, kinds, one, part
 
-from .worlds import SqliteWorld
+from .worlds import SqliteWorld, fail
 
 
 @pytest.fixture
@@ -40,33 +40,6 @@ def world(tmp_path: Path) -> Iterator[SqliteWorld]:
     made = SqliteWorld(tmp_path)
     yield made
     made.close()
-
-
-class FailingConnection:
-    """Stands before the writer's connection and fails one execute, before or after it was done."""
-
-    def __init__(self, inner: sqlite3.Connection, code: int, *, done: bool) -> None:
-        self.inner, self.code, self.done = inner, code, done
-
-    def execute(self, sql: str, *values: Any) -> Any:
-        """Fail a write."""
-        if sql.startswith("INSERT INTO group_commit"):
-            if self.done:
-                self.inner.execute(sql, *values)
-            error = sqlite3.OperationalError("scripted")
-            error.sqlite_errorcode, error.sqlite_errorname = self.code, "SCRIPTED"
-            raise error
-        return self.inner.execute(sql, *values)
-
-    def close(self) -> None:
-        """Close the real one."""
-        self.inner.close()
-
-
-def fail(store: SqliteStore, code: int, *, done: bool = False) -> None:
-    """Make the store's next write fail."""
-    assert store._connection is not None
-    store._connection = FailingConnection(store._connection, code, done=done)  # type: ignore[assignment]
 
 
 def contents(folder: Path) -> dict[str, bytes]:

@@ -2,13 +2,49 @@
 
 from __future__ import annotations
 
+import shutil
+import sqlite3
+import subprocess
 from pathlib import Path
+from typing import Any, Literal
 
+from seriatim.events import LogId
+from seriatim.storage.blobs import blobs_of
 from seriatim.storage.contract import Store
 from seriatim.storage.memory import MemoryDisk, MemoryStore
+from seriatim.storage.schema import APPLICATION_ID, FORMAT
 from seriatim.storage.sqlite import SqliteStore
 from seriatim.storage.sqlite_reader import SqliteReader
 from seriatim.testing.snapshot import snapshot_files
+
+Kind = Literal["own", "newer", "older", "foreign"]
+
+
+class FailingConnection:
+    """Stands before the writer's connection and fails its next write, before or after it was done."""
+
+    def __init__(self, inner: sqlite3.Connection, code: int, *, done: bool) -> None:
+        self.inner, self.code, self.done = inner, code, done
+
+    def __getattr__(self, name: str) -> Any:
+        """All else is the connection's."""
+        return getattr(self.inner, name)
+
+    def execute(self, sql: str, *values: Any) -> Any:
+        """Fail a write: a group's one step, or the commit of a transaction."""
+        if sql == "COMMIT" or (sql.startswith("INSERT INTO group_commit") and not self.inner.in_transaction):
+            if self.done:
+                self.inner.execute(sql, *values)
+            error = sqlite3.OperationalError("scripted")
+            error.sqlite_errorcode, error.sqlite_errorname = self.code, "SCRIPTED"
+            raise error
+        return self.inner.execute(sql, *values)
+
+
+def fail(store: SqliteStore, code: int, *, done: bool = False) -> None:
+    """Make the store's next write fail."""
+    assert store._connection is not None
+    store._connection = FailingConnection(store._connection, code, done=done)  # type: ignore[assignment]
 
 
 class MemoryWorld:
@@ -23,6 +59,29 @@ class MemoryWorld:
 
     def crash(self) -> None:
         """The disk stays as it is."""
+
+    def fail(self, store: Store, *, done: bool) -> None:
+        """The disk does."""
+        self.disk.fail_next(done=done)
+
+    def damage(self, log: LogId, seq: int) -> None:
+        """Change the text in the part that holds it."""
+        for _, part in self.disk.logs[log].parts:
+            if part.first <= seq < part.first + part.count:
+                part.columns[3 * (seq - part.first) + 2] = '{"n":99}'
+
+    def damage_blob(self, name: str) -> None:
+        """Change its first byte."""
+        data, time = self.disk.blobs[name]
+        self.disk.blobs[name] = b"!" + data[1:], time
+
+    def relabel(self, kind: Kind) -> None:
+        """Change the disk's format."""
+        self.disk.format = {"own": FORMAT, "newer": FORMAT + 1, "older": 0, "foreign": None}[kind]
+
+    def holds(self, text: str) -> bool:
+        """Look at all that the disk refers to."""
+        return text in repr(vars(self.disk))
 
 
 class TidyStore(SqliteStore):
@@ -58,7 +117,39 @@ class SqliteWorld:
     def crash(self) -> None:
         """Copy database and WAL as a kill would leave them."""
         self.crashes += 1
-        self.path = Path(snapshot_files(self.path, self.folder / str(self.crashes)))
+        copy = Path(snapshot_files(self.path, self.folder / str(self.crashes)))
+        if (blobs := blobs_of(str(self.path))).exists():
+            shutil.copytree(blobs, blobs_of(str(copy)))
+        self.path = copy
+
+    def fail(self, store: Store, *, done: bool) -> None:
+        """The connection does."""
+        assert isinstance(store, SqliteStore)
+        fail(store, sqlite3.SQLITE_IOERR_FSYNC, done=done)
+
+    def damage(self, log: LogId, seq: int) -> None:
+        """Change the row with another connection."""
+        where = "seq = ? AND log = (SELECT n FROM logs WHERE id = ?)"
+        self._change(f"UPDATE events SET data = '{{\"n\":99}}' WHERE {where}", seq, log)
+
+    def damage_blob(self, name: str) -> None:
+        """Change its first byte."""
+        with (blobs_of(str(self.path)) / name[:2] / name).open("r+b") as file:
+            file.write(b"!")
+
+    def relabel(self, kind: Kind) -> None:
+        """Change the marks in the file's header."""
+        self._change(f"PRAGMA application_id = {77 if kind == 'foreign' else APPLICATION_ID}")
+        self._change(f"PRAGMA user_version = { {'newer': FORMAT + 1, 'older': 0}.get(kind, FORMAT) }")
+
+    def holds(self, text: str) -> bool:
+        """Look through all files, from another process: our opening them here would drop SQLite's locks."""
+        return subprocess.run(["grep", "-rqF", "--", text, self.path.parent], check=False).returncode == 0
+
+    def _change(self, sql: str, *values: Any) -> None:
+        connection = sqlite3.connect(self.path, isolation_level=None)
+        connection.execute(sql, values)
+        connection.close()
 
     def close(self) -> None:
         """Release what tests left open."""
