@@ -915,6 +915,22 @@ class Owning:
             assert (await service.load(ID)).events == tuple(turn(0))
 
     @told
+    async def test_a_stranger_in_a_live_log_closes_no_turn(self, world: LogWorld) -> None:
+        """An owner whose log somebody else has continued is refused each time, and its open turn is left alone."""
+        owner, backend = LiveOwner(), world.open()
+        async with SessionPersistence(backend, owner=owner) as service:
+            session = object()
+            await service.claim(header(), opened(0), session)
+            await service.append(ID, opened(0), by=owner)
+            backend.append(ID, header(), 3, [event("todo/write", 3)])
+            for _ in range(2):
+                with pytest.raises(SequenceMismatchError) as refused:
+                    await service.append(ID, ended(3), by=owner)
+                assert refused.value.expected == 4
+            assert len((await service.read_from(ID, 0)).events) == 4
+            await service.release(ID, session)
+
+    @told
     async def test_a_claim_must_fit_what_is_stored(self, world: LogWorld) -> None:
         """Another object's id, another beginning, or no beginning at all is refused (coordinator 21, 26)."""
         other = [*turn(0)]

@@ -21,6 +21,7 @@ from seriatim.storage.sqlite import SqliteStore
 from seriatim.storage.sqlite_reader import SqliteReader
 
 from .jsonl import JsonlLogs
+from .seed_export import export_seed
 from .store_logs import StoreLogs
 from .transfer import Report, copy, import_seed, verify
 
@@ -64,12 +65,18 @@ def add(
     take_in.add_argument(
         "--seed", action="store_true", help="DIR is a root of the event-log seed's system, or its SQLite file"
     )
+    export.add_argument(
+        "--seed", action="store_true", help="write raw JSONL of the event-log seed's system, undone turns left out"
+    )
     return [export, take_in, check]
 
 
 def _export(arguments: argparse.Namespace, home: str) -> int:
     source = StoreLogs(ReadStore(Home.database_of(home)))
     try:
+        if arguments.seed:
+            report = export_seed(source, arguments.files, arguments.session, dry_run=arguments.dry_run)
+            return _tell(arguments, report)
         return _tell(arguments, copy(source, _files(arguments), arguments.session, dry_run=arguments.dry_run))
     finally:
         source.close()

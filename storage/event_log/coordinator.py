@@ -99,10 +99,14 @@ class Coordinator:
         except WriteUnknownError:
             track.doubt = batch
             raise
-        except (HeadMismatchError, LogExistsError, LogNotFoundError) as error:
-            self._tracks.drop(session_id)  # somebody else writes this log; the next append looks again
-            if isinstance(error, HeadMismatchError):
-                raise SequenceMismatchError(session_id, error.actual, 0, batch[0].seq) from error
+        except HeadMismatchError as error:
+            if track.session is None:
+                self._tracks.drop(session_id)  # somebody else writes this log; the next append looks again
+            else:
+                track.head = error.actual  # a live session's log is never adopted: that would close its turn
+            raise SequenceMismatchError(session_id, error.actual, 0, batch[0].seq) from error
+        except (LogExistsError, LogNotFoundError):
+            self._tracks.drop(session_id)
             raise
         finally:
             self._pool.invalidate(session_id)

@@ -51,7 +51,7 @@ class Report:
 def copy(source: LogBackend, target: LogBackend, ids: Iterable[str] | None = None, *, dry_run: bool = False) -> Report:
     """Carry all sessions of ``source``, or those named, and read each back. With ``dry_run`` nothing is written."""
     report = Report()
-    for stored in _all(source, ids, report):
+    for stored in all_logs(source, ids, report):
         _carry(stored.header, stored.events, target, report, dry_run=dry_run)
     return report
 
@@ -59,7 +59,7 @@ def copy(source: LogBackend, target: LogBackend, ids: Iterable[str] | None = Non
 def verify(source: LogBackend, target: LogBackend, ids: Iterable[str] | None = None) -> Report:
     """Compare the sessions of ``source`` with those of ``target``, header and every event."""
     report = Report()
-    for stored in _all(source, ids, report):
+    for stored in all_logs(source, ids, report):
         try:
             there = target.read(stored.header.id)
         except SeriatimError as error:
@@ -126,7 +126,7 @@ def _sound(stored: StoredLog) -> tuple[list[SessionEvent], tuple[Problem, ...]]:
     return sound, ()
 
 
-def _all(source: LogBackend, ids: Iterable[str] | None, report: Report) -> Iterator[StoredLog]:
+def all_logs(source: LogBackend, ids: Iterable[str] | None, report: Report) -> Iterator[StoredLog]:
     """Every session that can be read whole; the others become problems."""
     for session_id in _listed(source, report) if ids is None else ids:
         try:

@@ -191,9 +191,9 @@ def told(surface: Surface) -> Shown:
     return Shown(tuple(surface.seqs()), tuple(turns))
 
 
-def run_history(seed: int) -> Counter[str]:
+def run_history(seed: int, made: Callable[[int], History] = History) -> Counter[str]:
     """One history, checked after each action; what happened in it. Raises AssertionError, naming the seed."""
-    history = History(seed)
+    history = made(seed)
     actions: list[tuple[Callable[[], None], int]] = [
         (history.turn, 40),
         (history.undo, 14),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -24,6 +25,7 @@ class Disk:
         self.clock = VirtualClock()
         self.batches: list[tuple[int, int]] = []
         self.begun: list[tuple[int, int]] = []
+        self.ended = 0
         self.errors: list[Exception | None] = []
         self.told: list[Exception] = []
         self.free = asyncio.Event()
@@ -34,6 +36,7 @@ class Disk:
         """One batch."""
         self.begun.append((first, last))
         await self.free.wait()
+        self.ended += 1
         if self.errors and (error := self.errors.pop(0)) is not None:
             raise error
         self.batches.append((first, last))
@@ -298,3 +301,43 @@ def test_a_window_is_a_bounded_number(window: Any) -> None:
     """The window is a number of milliseconds from 1 to 2**31-1."""
     with pytest.raises(InvalidInputError, match="window_ms"):
         LiveSessions(VirtualClock(), window_ms=window)
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_any_schedule_stores_everything_once_in_order(seed: int) -> None:
+    """Events, time, flushes, slow writes and failures in any order: one write at a time, no hole, nothing twice, and a
+    last flush finds everything stored (B121, B122).
+    """
+    chance = random.Random(seed)
+
+    async def story() -> None:
+        disk = Disk()
+        flushes: list[asyncio.Task[None]] = []
+        for _ in range(chance.randint(20, 120)):
+            match chance.randrange(6):
+                case 0 | 1:
+                    disk.writer.accept(chance.randint(1, 3))
+                case 2:
+                    await disk.passes(chance.choice((1, 50, WINDOW_MS, 3 * WINDOW_MS)))
+                case 3:
+                    flushes.append(asyncio.ensure_future(disk.writer.flush()))
+                    await asyncio.sleep(0)
+                case 4:
+                    disk.errors.append(chance.choice((FULL, None)))
+                case _:
+                    disk.free.clear() if chance.random() < 0.5 else disk.free.set()
+                    await rest()
+            assert len(disk.begun) - disk.ended <= 1
+            if disk.writer.state == "blocked":
+                begun = len(disk.begun)
+                await disk.passes(1_000)
+                assert len(disk.begun) == begun
+        disk.free.set()
+        await asyncio.gather(*flushes, return_exceptions=True)
+        disk.errors.clear()
+        await disk.writer.flush()
+        assert disk.writer.stored == disk.writer.accepted
+        assert [first for first, _ in disk.batches] == [0, *(last for _, last in disk.batches)][: len(disk.batches)]
+        assert disk.writer.state == "idle"
+
+    asyncio.run(asyncio.wait_for(story(), 30))
