@@ -18,6 +18,7 @@ from pykka import messages
 
 from seriatim.clock import Clock
 from seriatim.errors import ActorDeadError, ActorError, BlockingAskError, DispatcherClosedError, MailboxFullError
+from seriatim.limits import RUNTIME_MAIL_AHEAD_MAX
 
 from .dispatch import Dispatcher
 from .futures import PooledFuture
@@ -73,11 +74,14 @@ class ContainedMailbox(Mailbox):
     """The receive loop of a system's actor: what escapes is contained.
 
     Attributes:
+        ahead: runtime messages served in a row while data mail may have waited.
         room: data messages that may wait; CLOSED once the actor is dead or was told to stop.
         capacity: what room was while open.
     """
 
-    __slots__ = ("capacity", "name", "ref", "room", "stopped", "system")
+    may_block = False
+
+    __slots__ = ("ahead", "capacity", "name", "ref", "room", "stopped", "system")
 
     def __init__(self, system: Keeper, name: str, dispatcher: Dispatcher, mailbox_max: int | None) -> None:
         super().__init__()
@@ -86,6 +90,7 @@ class ContainedMailbox(Mailbox):
         self.dispatcher = dispatcher
         self.room = self.capacity = UNBOUNDED if mailbox_max is None else mailbox_max
         self.stopped = StopFlag()
+        self.ahead = 0
         self.ref: Ref[Any]
 
     def adopt(self, actor: PooledActor) -> None:
@@ -192,19 +197,25 @@ class ContainedMailbox(Mailbox):
 
     def _next(self) -> Any:
         """Take the next message out, runtime mail first; there is one."""
-        if self.urgent_out:
-            return self.urgent_out.pop()
-        if self.urgent:
+        if (self.urgent_out or self.urgent) and not self._data_is_due():
+            self.ahead += 1
+            if self.urgent_out:
+                return self.urgent_out.pop()
             if len(self.urgent) < FEW:
                 return self.urgent.pop(0)
             self.urgent_out = take(self.urgent)
             return self.urgent_out.pop()
+        self.ahead = 0
         self.taken += 1
         if not self.out:
             if len(self.fresh) < FEW:
                 return self.fresh.pop(0)
             self.out = take(self.fresh)
         return self.out.pop()
+
+    def _data_is_due(self) -> bool:
+        """Whether a flood of runtime mail, say of an actor that keeps waking itself, has starved data or a stop."""
+        return self.ahead >= RUNTIME_MAIL_AHEAD_MAX and bool(self.out or self.fresh)
 
     def peek(self) -> tuple[Phase | None, Any, bool]:
         """What the next activation begins with: phase, message, whether it is runtime mail. For the simulation.
@@ -215,7 +226,7 @@ class ContainedMailbox(Mailbox):
             return "start", None, False
         if self.actor is None or self.empty():
             return None, None, False
-        urgent = bool(self.urgent_out or self.urgent)
+        urgent = bool(self.urgent_out or self.urgent) and not self._data_is_due()
         reversed_part, rest = (self.urgent_out, self.urgent) if urgent else (self.out, self.fresh)
         item = reversed_part[-1] if reversed_part else rest[0]
         if isinstance(item, (Stop, messages._ActorStop)):

@@ -54,7 +54,7 @@ class LaneUnreadable:
 
     key: str
     incarnation: int
-    error: Exception
+    error: BaseException
 
 
 @frozen
@@ -73,7 +73,7 @@ class TranscriptRead:
     session: str
     upto: int
     messages: tuple[Event, ...]
-    error: Exception | None = None
+    error: BaseException | None = None
 
 
 class LaneReader(PooledActor):
@@ -97,8 +97,8 @@ class LaneReader(PooledActor):
         else:
             assert type(message) is ReadLane
             try:
-                answer = self._read(self._opened(), message)
-            except Exception as error:
+                answer = read_lane(self._opened(), message)
+            except BaseException as error:
                 answer = LaneUnreadable(message.key, message.incarnation, error)
         message.reply_to.signal(answer)
 
@@ -112,23 +112,25 @@ class LaneReader(PooledActor):
             self._reader = self._open_reader()
         return self._reader
 
-    def _read(self, reader: StoreReader, message: ReadLane) -> LaneRead:
-        ends = _Ends(message.ids)
-        state, bookmarks = _read_lane(reader, message.key, ends)
-        transcript = Transcript()
-        if state.bound is not None:
-            _read_session(reader, state, bookmarks, transcript)
-        return LaneRead(message.key, message.incarnation, state, transcript, bookmarks, ends.told(reader))
-
     def _read_transcript(self, message: ReadTranscript) -> TranscriptRead:
         session, upto = message.session, message.upto
         try:
             messages, snapshot = read_messages(self._opened(), session_log(session), upto)
-        except Exception as error:
+        except BaseException as error:
             return TranscriptRead(session, upto, (), error)
         if snapshot is not None:
             self._writer.signal(Keep((snapshot,)))
         return TranscriptRead(session, upto, messages)
+
+
+def read_lane(reader: StoreReader, message: ReadLane) -> LaneRead:
+    """Fold a lane from what its two logs have: checkpoints, an archive, events. Raises what the reader raises."""
+    ends = _Ends(message.ids)
+    state, bookmarks = _read_lane(reader, message.key, ends)
+    transcript = Transcript()
+    if state.bound is not None:
+        _read_session(reader, state, bookmarks, transcript)
+    return LaneRead(message.key, message.incarnation, state, transcript, bookmarks, ends.told(reader))
 
 
 def _read_lane(reader: StoreReader, key: str, ends: _Ends) -> tuple[LaneState, Bookmarks]:

@@ -99,7 +99,10 @@ class Mailbox:
         idle: held = queued at the dispatcher or being served.
         taken: data messages taken so far; with what waits it gives a message's sequence number.
         started: whether on_start was called.
+        may_block: whether the actor may block on another one; of the class.
     """
+
+    may_block = True
 
     __slots__ = ("actor", "dispatcher", "fresh", "idle", "out", "started", "taken", "urgent", "urgent_out")
 

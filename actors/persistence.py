@@ -193,8 +193,8 @@ class PersistenceActor(PooledActor):
         commits = [commit for commit, _ in waiting]
         try:
             outcomes = self._store.commit(commits)
-        except Exception as error:
-            # A store must not raise here. If it does, nobody knows what was written: say just that.
+        except BaseException as error:
+            # A store must not raise here. If it does, be it a SystemExit, nobody knows what was written: say just that.
             _log.exception("the store raised while committing")
             outcomes = [Unknown(commit.id, type(error).__name__) for commit in commits]
         self._judge(outcomes)

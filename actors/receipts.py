@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Literal
 
 import attrs
 
+from seriatim.actors.waits import waiting_for
 from seriatim.effects import Ack, AckDuplicate, Finished
-from seriatim.errors import GatewayClosedError
+from seriatim.errors import GatewayClosedError, WrongThreadError
 from seriatim.model import AcceptOutcome
 
 if TYPE_CHECKING:
@@ -49,9 +50,20 @@ class Receipt:
     ``message_id``: its inbox id.
     """
 
-    __slots__ = ("_end", "_waiter", "message_id", "outcome", "position", "reason", "session_id", "session_key")
+    __slots__ = (
+        "_end",
+        "_owner",
+        "_waiter",
+        "message_id",
+        "outcome",
+        "position",
+        "reason",
+        "session_id",
+        "session_key",
+    )
 
-    def __init__(self, message_id: str, session_key: str) -> None:
+    def __init__(self, message_id: str, session_key: str, owner: object = None) -> None:
+        self._owner = owner
         self.message_id = message_id
         self.session_key = session_key
         self.outcome: AcceptOutcome | Literal["pending"] = "pending"
@@ -74,15 +86,28 @@ class Receipt:
     async def answered(self) -> End:
         """Wait for the terminal outcome, on any loop. Raises GatewayClosedError if the gateway stops first.
 
-        The message is safe then all the same: the next start answers it.
+        The message is safe then all the same: the next start answers it. Raises WaitCycleError inside the very turn
+        that has to end first.
         """
         future = asyncio.wrap_future(self._future())
         future.add_done_callback(_heard)
-        return await asyncio.shield(future)
+        if self._end is not None:
+            return await asyncio.shield(future)
+        with waiting_for(self._owner, self.session_key):
+            return await asyncio.shield(future)
 
     def wait(self, timeout_s: float | None = None) -> End:
-        """Block the calling thread until the terminal outcome; raises TimeoutError, GatewayClosedError."""
-        return self._future().result(timeout_s)
+        """Block the calling thread until the terminal outcome.
+
+        Raises TimeoutError, GatewayClosedError; WrongThreadError on a thread whose event loop it would stall, and
+        WaitCycleError inside the very turn that has to end first.
+        """
+        if self._end is not None:
+            return self._future().result()
+        if _runs_a_loop():
+            raise WrongThreadError("wait() would stall this thread's event loop: await receipt.answered() instead")
+        with waiting_for(self._owner, self.session_key):
+            return self._future().result(timeout_s)
 
     def _future(self) -> Future[End]:
         with _waiter_guard:
@@ -107,6 +132,14 @@ _waiter_guard = threading.Lock()
 """Between the loop that finishes a receipt and a thread that begins to wait for it."""
 
 
+def _runs_a_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
 def _heard(future: asyncio.Future[End]) -> None:
     """Whoever waited may have given up: then nobody asks for the error, and that is no fault."""
     if not future.cancelled():
@@ -128,7 +161,9 @@ Settled = Callable[[Receipt], None]
 class Receipts:
     """The table: inbox id to receipt, from the door until the terminal outcome."""
 
-    def __init__(self) -> None:
+    def __init__(self, owner: object = None) -> None:
+        """*owner*: tells this gateway's lanes from another's, for turns that wait; its runner."""
+        self._owner = owner
         self._accepting: dict[str, tuple[Receipt, Settled]] = {}
         self._open: dict[str, Receipt] = {}
         self.refused: Counter[str] = Counter()
@@ -138,7 +173,7 @@ class Receipts:
 
     def open(self, inbox_id: str, session_key: str, settled: Settled) -> Receipt:
         """Begin a receipt; ``settled`` is called once: its outcome is known, or "pending" because the gateway stops."""
-        receipt = Receipt(inbox_id, session_key)
+        receipt = Receipt(inbox_id, session_key, self._owner)
         self._accepting[inbox_id] = (receipt, settled)
         return receipt
 

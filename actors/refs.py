@@ -13,7 +13,7 @@ from seriatim.errors import ActorDeadError, ActorError, DispatcherClosedError
 
 from .dispatch import LoopDispatcher
 from .futures import PooledFuture
-from .mailbox import NONE_OUT, Ask
+from .mailbox import NONE_OUT, Ask, running
 from .pooled import PooledActor
 
 if TYPE_CHECKING:
@@ -154,9 +154,14 @@ class Ref(pykka.ActorRef[A]):
         """Send data mail that is answered with the handler's result. For the host and for tests: actors use tell.
 
         An exception in the handler goes to the asker *and* crashes the actor, because its state is half changed.
+
+        Raises:
+            BlockingAskError: it would block one of our actors; then nothing was sent.
         """
         future: PooledFuture[Any] = PooledFuture()
         future.target = self._box
+        if block:
+            _refuse_inside(future)
         try:
             self.tell(Ask(message, future))
         except ActorError as error:
@@ -174,7 +179,14 @@ class Ref(pykka.ActorRef[A]):
 
         Returns:
             A future: True once on_stop has run (or the actor crashed instead), False if it was dead before.
+
+        Raises:
+            BlockingAskError: it would block one of our actors; then nobody was stopped.
         """
+        if block:
+            waited: PooledFuture[bool] = PooledFuture()
+            waited.target = self._box
+            _refuse_inside(waited)
         future = self._box.stop(now=False)
         return cast("bool", future.get(timeout=timeout)) if block else future
 
@@ -186,6 +198,13 @@ class Ref(pykka.ActorRef[A]):
     def pending(self) -> int:
         """How much mail waits; a snapshot."""
         return self._box.qsize()
+
+
+def _refuse_inside(future: PooledFuture[Any]) -> None:
+    """Refuse to block one of our actors before anything was sent, so that the refused ask has no effect."""
+    asker = running.box
+    if asker is not None and not asker.may_block:
+        asker.blocked_get(future, None)
 
 
 class Handover:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+import pykka
 from attrs import Factory, frozen
 
 from seriatim.actors.delivery import Deliveries, DeliveryActor, Sender
@@ -97,7 +98,7 @@ class Runtime:
         self.settings = settings
         self.dispatchers = dispatchers
         self.runner = runner
-        self.receipts = Receipts()
+        self.receipts = Receipts(runner)
         self.deliveries = Deliveries()
         self.directory = Directory()
         self.slots = TurnSlots(settings.slots_max)
@@ -171,6 +172,7 @@ class Runtime:
             lane_ports=self._lane_ports,
             on_error=self._on_error,
             gone=self.warm.gone,
+            on_lost=partial(self._on_fatal, "store"),
         )
         self._supervisor = self.system.start(SupervisorActor, ports, dispatcher=lanes, name="supervisor")
         self.directory.supervisor = self._supervisor
@@ -269,6 +271,19 @@ class Runtime:
         self.receipts.close()
         return self.system.stop_all()
 
+    def close_store(self, timeout_s: float) -> bool:
+        """Have the writer finish what it was given and close the store; whether it did within *timeout_s* seconds.
+
+        For a thread outside the loop that has given the loop up.
+        """
+        writer = self.system.get("persistence")
+        if writer is None:
+            return True
+        try:
+            return writer.stop(block=True, timeout=timeout_s)
+        except pykka.Timeout:
+            return False
+
     # --- wiring ----------------------------------------------------------------------------------------
 
     def _lane_ports(self, supervisor: Ref[Any]) -> LanePorts:
@@ -285,6 +300,7 @@ class Runtime:
             switches=self.switches,
             supervisor=supervisor,
             post=self.directory.post,
+            channel=self.deliveries.channel,
             reader=self._reader,
             compact=self._upkeep.signal,
             growth=self.settings.growth,

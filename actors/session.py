@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
-from attrs import frozen
+from attrs import Factory, frozen
 
 from seriatim.actors.clockwork import signal_later
 from seriatim.actors.delivery import Deliveries
@@ -45,9 +45,11 @@ from seriatim.effects import (
 )
 from seriatim.events import Data
 from seriatim.gate import Gate, Out
+from seriatim.limits import KEYS_REMEMBERED_MAX
 from seriatim.mail import AttemptWanted, Inbound, PartAbandoned, PartFailed, PartSettled, SlotGranted, TurnBroken
-from seriatim.model import SessionSource
-from seriatim.turn import Claim, StepOffered, Told, ToolFinished, TurnDelta, TurnEnded, TurnJob
+from seriatim.model import SessionSource, Target
+from seriatim.outbox import Channel
+from seriatim.turn import Claim, StepOffered, ToolFinished, TurnDelta, TurnEnded, TurnJob
 
 
 @frozen
@@ -96,7 +98,7 @@ class Flush:
 
 
 @frozen
-class _Tick:
+class Tick:
     """The gate's time has come."""
 
 
@@ -130,8 +132,12 @@ class LanePorts:
     compact: Callable[[CompactLane], object]
     growth: Growth
     on_error: Callable[[str, BaseException], None]
+    channel: Callable[[Target], Channel]
+    """The way to a target as of now; one function for all lanes."""
     touched: Callable[[str, int], None]
     """Called when a turn starts, with the lane's key and its warm bytes: feeds the cache's order."""
+    sources: dict[str, tuple[Data, SessionSource]] = Factory(dict)
+    """Where each lane's people spoke last, as logged and as checked; bounded, so that idle lanes keep none."""
 
 
 class SessionActor(PooledActor):
@@ -154,10 +160,7 @@ class SessionActor(PooledActor):
         self._over = False
         self._unread: RunTurn | None = None
         """The turn that waits for its history."""
-        self._told_source: Data | None = None
-        self._source: SessionSource | None = None
-        self._tell: Callable[[Told], None] = partial(ports.post, key)
-        self._now = Now(0, ports.fresh_id, ports.session_id, self._take_slot, ports.deliveries.channel)
+        self._now = Now(0, ports.fresh_id, ports.session_id, self._take_slot, ports.channel)
 
     # --- mail in ---------------------------------------------------------------------------------------
 
@@ -172,13 +175,15 @@ class SessionActor(PooledActor):
         now.draining = self._ports.switches.draining
         kind = message.__class__
         if kind is Durable:
-            if self._offered is not None and self._offered.id == message.commit:
-                self._transcript.take(self._offered)
+            offered = self._offered
+            if offered is not None and offered.id == message.commit:
+                self._offered = None  # an idle lane keeps no copy of what the log has
+                self._transcript.take(offered)
             self._act(self._gate.settled(message, now))
             self._keep(self._ports.growth.events)
         elif kind is Refused or kind is Unknown:
             self._act(self._gate.settled(message, now))
-        elif kind is _Tick:
+        elif kind is Tick:
             self._timer = None
             self._act(self._gate.tick(now))
         elif kind is TurnDelta:
@@ -255,7 +260,7 @@ class SessionActor(PooledActor):
         if self._timer is not None:
             self._timer.cancel()
         self._timer_at = at
-        self._timer = signal_later(self._ports.clock, max(0, at - self._now.time), self.own_ref, _TICK)
+        self._timer = signal_later(self._ports.clock, max(0, at - self._now.time), self.own_ref, TICK)
 
     def _take_slot(self) -> bool:
         if self._granted:
@@ -333,16 +338,18 @@ class SessionActor(PooledActor):
             self._shared,
         )
         self._ports.touched(self.key, self._transcript.bytes)
-        self._ports.runner.start(job, self._tell)
+        self._ports.runner.start(job, partial(self._ports.post, self.key))
 
     def _claim(self, data: Data, time: int) -> Claim:
         told = data["source"]
         # People rarely change places between two messages: one source serves them all, and is checked once.
-        if told != self._told_source:
-            self._told_source, self._source = told, SessionSource.from_dict(told)
-        source = self._source
-        assert source is not None
-        return Claim(data["id"], data["text"], source, data.get("messageId"), time, data["kind"])
+        sources = self._ports.sources
+        known = sources.get(self.key)
+        if known is None or known[0] != told:
+            if len(sources) >= KEYS_REMEMBERED_MAX:
+                sources.clear()
+            known = sources[self.key] = (told, SessionSource.from_dict(told))
+        return Claim(data["id"], data["text"], known[1], data.get("messageId"), time, data["kind"])
 
     def _cancel_turn(self, permit: Permit | None, effect: CancelTurn) -> None:
         assert permit is not None
@@ -373,7 +380,7 @@ class SessionActor(PooledActor):
         self._ports.deliveries.tell(effect.target, effect)
 
 
-_TICK = _Tick()
+TICK = Tick()
 _LEAVE: Final[dict[type[Any], Callable[[SessionActor, Permit | None, Any], None]]] = {
     Ack: SessionActor._ack,
     Nack: SessionActor._nack,

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Literal
 
 from attrs import Factory, define, frozen
@@ -18,6 +17,7 @@ from seriatim.actors.clockwork import signal_later
 from seriatim.actors.loading import LaneRead, LaneReader, LaneUnreadable, ReadLane
 from seriatim.actors.persistence import Fence, Fenced
 from seriatim.actors.pooled import PooledActor
+from seriatim.actors.quarantine import QuarantinedLane
 from seriatim.actors.receipts import Receipts
 from seriatim.actors.refs import Crash, Ref
 from seriatim.actors.session import Ending, LanePorts, Passivate, Passivated, SessionActor, Stay, Switches
@@ -30,13 +30,14 @@ from seriatim.errors import ActorDeadError, ActorError, MailboxFullError, Owners
 from seriatim.events import lane_log
 from seriatim.gate import Gate
 from seriatim.keys import parse_session_key
-from seriatim.limits import CRASHES_FORGOTTEN_MS, CRASHES_MAX, HELD_MAX, MAILBOX_MAX, RESTART_MS
-from seriatim.mail import DrainTimedOut, Inbound, Mail, PartAbandoned, PartFailed, PartSettled, Recover
+from seriatim.limits import CRASHES_FORGOTTEN_MS, CRASHES_MAX, HELD_MAX, MAILBOX_MAX, RESTART_MS, UNWIND_MS_MAX
+from seriatim.mail import DrainTimedOut, Inbound, Mail, PartAbandoned, PartFailed, PartSettled, Quarantine, Recover
+from seriatim.turn import TurnEnded
 
 _log = logging.getLogger("seriatim.supervisor")
 _FORWARDED = frozenset({Inbound, PartSettled, PartFailed, PartAbandoned})
 
-State = Literal["fencing", "reading", "live", "passivating", "backing off", "quarantined"]
+State = Literal["fencing", "reading", "live", "passivating", "backing off", "unwinding", "quarantined"]
 
 
 @frozen
@@ -73,6 +74,8 @@ class LaneCrashed:
 class _RestartDue:
     key: str
     incarnation: int
+    at_last: bool = False
+    """Whether the turn before has had its time to unwind."""
 
 
 def name_of(key: str, incarnation: int) -> str:
@@ -85,6 +88,11 @@ def key_of(name: str) -> str | None:
     return name.removeprefix("lane:").rpartition("#")[0] if name.startswith("lane:") else None
 
 
+def _end_of(generation: int, mail: Iterable[Any]) -> TurnEnded | None:
+    """The end of that turn, if it is among *mail*."""
+    return next((m for m in mail if type(m) is TurnEnded and m.generation == generation), None)
+
+
 @define
 class _Lane:
     """What the supervisor knows of one lane."""
@@ -92,16 +100,21 @@ class _Lane:
     key: str
     incarnation: int
     state: State
-    held: deque[Mail] = Factory(deque)
+    held: list[Mail] = Factory(list)
     ref: Ref[Any] | None = None
     gate: Gate | None = None
     live_generation: int = 0
     crashes: int = 0
     unread: int = 0
-    doomed: bool = False
-    """To be read only for the truth about its mail, then quarantined."""
     restarted_at: float = 0.0
-    poison: dict[str, int] = Factory(dict)
+    poison: dict[str, int] | None = None
+    """How often it died at which message; nearly no lane ever does."""
+    last: Inbound | None = None
+    """The message at which it died last, if it was one."""
+    failing: bool = False
+    """Its next incarnation, or the one that lives, only tells the user that it is given up."""
+    unwinding: int = 0
+    """The generation of a cancelled turn that may still run; 0 when there is none."""
 
 
 class Directory:
@@ -109,6 +122,10 @@ class Directory:
 
     def __init__(self) -> None:
         self.live: dict[str, Ref[Any]] = {}
+        self.restarts = 0
+        """Incarnations that died, or had to be followed by another, in this process."""
+        self.quarantined: set[str] = set()
+        """Lanes that are given up until the next start."""
         self.supervisor: Ref[Any]
         self.starting: set[str] = set()
         """Lanes that are being read, fenced, or backing off."""
@@ -200,6 +217,8 @@ class SupervisorPorts:
     on_error: Callable[[str, BaseException], None]
     gone: Callable[[str], None]
     """Called when a lane was put to rest."""
+    on_lost: Callable[[BaseException], None]
+    """Called when another process has taken the store over: stop, nothing can be written any more."""
 
 
 class SupervisorActor(PooledActor):
@@ -211,7 +230,6 @@ class SupervisorActor(PooledActor):
         self._lanes: dict[str, _Lane] = {}
         self._incarnations = 0
         self._lane_ports: LanePorts | None = None
-        self.restarts = 0
         self._rules: dict[type[Any], Callable[[Any], None]] = {
             Route: self._route,
             Awaken: self._awaken,
@@ -241,7 +259,13 @@ class SupervisorActor(PooledActor):
 
     def _restart_due(self, message: _RestartDue) -> None:
         lane = self._lanes.get(message.key)
-        if lane is not None and lane.incarnation == message.incarnation and lane.state == "backing off":
+        if lane is None or lane.incarnation != message.incarnation or lane.state not in ("backing off", "unwinding"):
+            return
+        if lane.unwinding and not message.at_last:
+            lane.state = "unwinding"
+            due = _RestartDue(lane.key, lane.incarnation, at_last=True)
+            signal_later(self._ports.clock, UNWIND_MS_MAX, self.own_ref, due)
+        else:
             self._fence(lane)
 
     def _to_all(self, message: DrainTimedOut) -> None:
@@ -260,10 +284,23 @@ class SupervisorActor(PooledActor):
         elif lane.state == "live":
             assert lane.ref is not None
             self._forward(lane, message.mail)
-        elif type(message.mail) is Inbound and (lane.state == "quarantined" or len(lane.held) >= HELD_MAX):
-            self._ports.receipts.refuse(message.mail.id, "quarantined" if lane.state == "quarantined" else "lane_busy")
+        elif lane.state == "quarantined":
+            self._refuse(lane, message.mail)
+        elif type(message.mail) is Inbound and len(lane.held) >= HELD_MAX:
+            self._ports.receipts.refuse(message.mail.id, "lane_busy")
         else:
             lane.held.append(message.mail)
+            if type(message.mail) is TurnEnded and message.mail.generation == lane.unwinding:
+                lane.unwinding = 0
+                if lane.state == "unwinding":
+                    self._fence(lane)
+
+    def _refuse(self, lane: _Lane, mail: Mail) -> None:
+        """Mail for a lane in quarantine: people hear no, and reports go to who still settles the notice."""
+        if type(mail) is Inbound:
+            self._ports.receipts.refuse(mail.id, "quarantined")
+        elif lane.ref is not None:
+            lane.ref.signal(mail)
 
     def _forward(self, lane: _Lane, mail: Mail) -> None:
         assert lane.ref is not None
@@ -306,7 +343,7 @@ class SupervisorActor(PooledActor):
         lane.state = "reading"
         # After a restart some wait for effects that died with an incarnation: the log has what they told.
         ids: frozenset[str] = frozenset()
-        if self.restarts:
+        if self._ports.directory.restarts:
             held = (mail.id for mail in lane.held if type(mail) is Inbound)
             ids = frozenset((*held, *self._ports.receipts.of_lane(lane.key)))
         self._ports.reader.tell(ReadLane(lane.key, lane.incarnation, ids, self.own_ref))
@@ -318,17 +355,12 @@ class SupervisorActor(PooledActor):
             return
         ports = self._ports
         lane.unread = 0
-        if lane.doomed:
-            self._tell_found(message)
-            lane.held = deque(mail for mail in lane.held if type(mail) is not Inbound or mail.id not in message.found)
-            self._quarantine(lane)
-            return
         assert self._lane_ports is not None
         shared = parse_session_key(lane.key).shared
         gate = Gate(lane.incarnation, message.state, ports.rules, ports.fresh_id)
         lane.gate = gate
         lane.ref = ports.system.start(
-            SessionActor,
+            QuarantinedLane if lane.failing else SessionActor,
             lane.key,
             gate,
             message.transcript,
@@ -339,12 +371,12 @@ class SupervisorActor(PooledActor):
             name=name_of(lane.key, lane.incarnation),
             mailbox_max=MAILBOX_MAX,
         )
-        lane.state = "live"
+        lane.state = "quarantined" if lane.failing else "live"
         ports.directory.add(lane.key, lane.ref, gate)
-        lane.ref.signal(Recover(live_generation=lane.live_generation))
+        lane.ref.signal(Quarantine(lane.last) if lane.failing else Recover(live_generation=lane.live_generation))
         lane.live_generation = 0
         self._tell_found(message)
-        held, lane.held = lane.held, deque()
+        held, lane.held = lane.held, []
         for mail in held:
             if type(mail) is not Inbound or mail.id not in message.found:
                 self._forward(lane, mail)
@@ -365,13 +397,13 @@ class SupervisorActor(PooledActor):
             self._quarantine(lane)
 
     def _quarantine(self, lane: _Lane) -> None:
-        """The lane can't be served: refuse, touch nothing, hold nobody else up."""
+        """The lane can't be served, nor its user told: refuse, touch nothing, hold nobody else up."""
         lane.state = "quarantined"
         self._ports.directory.starting.discard(lane.key)
-        held, lane.held = lane.held, deque()
+        self._ports.directory.quarantined.add(lane.key)
+        held, lane.held = lane.held, []
         for mail in held:
-            if type(mail) is Inbound:
-                self._ports.receipts.refuse(mail.id, "quarantined")
+            self._refuse(lane, mail)
 
     # --- death -----------------------------------------------------------------------------------------
 
@@ -382,19 +414,30 @@ class SupervisorActor(PooledActor):
         if lane is None or lane.ref is not crash.ref:
             return
         running = lane.gate.durable.running if lane.gate is not None else None
-        if running is not None:
+        ended = None if running is None else _end_of(running.generation, crash.signals)
+        if running is not None and ended is not None:
+            lane.live_generation = running.generation  # its end is kept: nothing runs a second time
+        elif running is not None:
+            assert lane.gate is not None
+            told = type(crash.message) is TurnEnded or lane.gate.heard(TurnEnded)
+            lane.unwinding = 0 if told else running.generation
             self._ports.runner.cancel(lane.key, running.generation, "the lane's actor crashed")
         self._bury(lane)
-        self._ports.slots.give_back_all(lane.key)
+        self._ports.slots.give_back_all(lane.key, but=0 if ended is None else 1)
         struck = [crash.message]
         if type(crash.message) is Inbound:
+            lane.last = crash.message
             struck = self._judge(lane, crash.message, crash.error)
         # As it came in: what the gate had taken, what was being handled, what still waited.
         self._inherit(lane, [*self._leftover(lane), *struck, *crash.signals, *crash.mail])
+        if ended is not None:
+            lane.held.append(ended)
         self._restart(lane)
 
     def _judge(self, lane: _Lane, message: Inbound, error: BaseException) -> list[Any]:
         """A message that kills its lane is tried once more, then refused with its reason."""
+        if lane.poison is None:
+            lane.poison = {}
         seen = lane.poison.get(message.id, 0)
         lane.poison[message.id] = seen + 1
         if seen:
@@ -409,26 +452,34 @@ class SupervisorActor(PooledActor):
         ref = lane.ref
         self._bury(lane)
         # The turn goes on, so its words count too.
-        lane.held.extendleft(reversed(self._leftover(lane)))
+        lane.held[:0] = self._leftover(lane)
         lane.live_generation = message.live_generation
         self._ports.slots.give_back_all(lane.key, but=1 if message.live_generation else 0)
         ref.stop()  # after the mail that it still has, which it sends back to us
         if message.lost:
-            self._ports.on_error("lane", OwnershipLostError("another process writes to this home; stop this one"))
+            if message.live_generation:
+                self._ports.runner.cancel(lane.key, message.live_generation, "another process has taken over")
+            self._ports.runner.evict(lane.key)
             self._quarantine(lane)
+            self._ports.on_lost(OwnershipLostError("another process writes to this store; this one has to stop"))
         else:
             _log.warning("a lane's logs are not where it believed; they are folded again")
             self._restart(lane)
 
     def _restart(self, lane: _Lane) -> None:
-        """Fence and read again, after a wait that grows; a lane that keeps dying is quarantined."""
+        """Fence and read again, after a wait that grows; a lane that keeps dying is given up, and its user told."""
+        if lane.failing:
+            self._quarantine(lane)
+            return
         now = self._ports.clock.monotonic_ms()
         if now - lane.restarted_at > CRASHES_FORGOTTEN_MS:
             lane.crashes = 0
         lane.restarted_at = now
         lane.crashes += 1
-        # What the last incarnation had in flight may be durable: no quarantine before that is known.
-        lane.doomed = lane.crashes > CRASHES_MAX
+        if lane.crashes > CRASHES_MAX:
+            # Read once more all the same: what the last incarnation had in flight may be durable.
+            lane.failing = True
+            self._ports.directory.quarantined.add(lane.key)
         self._back_off(lane, lane.crashes)
 
     def _back_off(self, lane: _Lane, times: int) -> None:
@@ -440,14 +491,14 @@ class SupervisorActor(PooledActor):
         self._ports.directory.remove(lane.key)
         self._ports.directory.starting.add(lane.key)
         lane.ref = None
-        self.restarts += 1
+        self._ports.directory.restarts += 1
 
     def _leftover(self, lane: _Lane) -> list[Any]:
         gate, lane.gate = lane.gate, None
         return [] if gate is None else list(gate.leftover())
 
     def _inherit(self, lane: _Lane, mail: list[Any]) -> None:
-        lane.held.extendleft(reversed([m for m in mail if type(m) in _FORWARDED]))
+        lane.held[:0] = [m for m in mail if type(m) in _FORWARDED]
 
     # --- rest ------------------------------------------------------------------------------------------
 
@@ -481,6 +532,6 @@ class SupervisorActor(PooledActor):
             return
         lane.state = "live"
         self._ports.directory.add(lane.key, lane.ref, lane.gate)
-        held, lane.held = lane.held, deque()
+        held, lane.held = lane.held, []
         for mail in held:
             self._forward(lane, mail)

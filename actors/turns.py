@@ -28,6 +28,7 @@ from seriatim.actors.eager import begin
 from seriatim.actors.live_turn import Turn
 from seriatim.actors.outlet import Outlet, Report, Tell
 from seriatim.actors.steps import StepGate
+from seriatim.actors.waits import Asker, running_turn
 from seriatim.actors.warm import Warm, WarmAgents
 from seriatim.errors import InvalidInputError, TurnCancelledError
 from seriatim.turn import TurnEnded, TurnJob
@@ -243,6 +244,7 @@ class AgentRunner:
 
     async def _turn(self, running: _Running) -> None:
         job = running.job
+        running_turn.set(Asker(self, job.lane, asyncio.current_task()))
         try:
             entry = self._entry or _Entry(await self._warm_agent(running))
             if entry.is_async:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
+from typing import NoReturn
 
 import attrs
 
@@ -71,10 +73,14 @@ class AdapterSender:
                 raise  # the loop is being closed
             else:
                 error = SendError("the adapter cancelled its own send", ambiguous=True)
-        except Exception as failed:  # noqa: BLE001
+        except GeneratorExit:
+            raise  # the loop is gone
+        except BaseException as failed:  # noqa: BLE001
             # What an adapter's bug left behind nobody knows: the part may have arrived.
             self._on_error(f"send {self._adapter.account}", failed)
             error = SendError(type(failed).__name__, ambiguous=True)
+            if isinstance(failed, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
+                self._loop.call_soon(_raise, failed)  # may be a real Ctrl-C: recorded first, and then the host's
         return SendDone(out.delivery, out.part, message_id, error)
 
     def channel(self, target: Target) -> Channel:
@@ -88,3 +94,7 @@ class AdapterSender:
         if channel.up is not up or channel.text_max != text_max:
             channel = self._channel = attrs.evolve(channel, up=up, text_max=text_max)
         return channel
+
+
+def _raise(error: BaseException) -> NoReturn:
+    raise error

@@ -1,7 +1,16 @@
-"""Pooled actors against Pykka's ThreadingActor, in one run.
+"""Our actors against other people's, in one run.
 
-``python -m benchmarks.actors [--json] [--actors 1000] [--rounds 3]``. Ratios are what counts; absolute figures belong
-to one machine and one moment. Memory is measured in a child process per case (Linux only).
+``python -m benchmarks.actors [--json] [--rounds 5] [--quick]``. Contenders take turns, round by round, and
+ratios are of medians: absolute figures belong to one machine and one moment. Peers besides Pykka and asyncio need
+``pip install -e '.[bench]'``; one that is missing is null, and said so under ``missing``.
+
+- ``tell_vs_threading_1k``: messages a second, pool of two workers, to Pykka's ThreadingActor, both told from a thread;
+- ``tell_vs_asyncio``: loop dispatcher to one task and queue per key, both told from their loop; ``pool_vs_asyncio``;
+- ``vs_autogen``, ``vs_thespian``: pool of two workers to autogen-core and to Thespian's simple system;
+- ``idle_bytes_per_actor``, ``idle_bytes_per_session``: see ``benchmarks.actor_memory``;
+- ``start_100k_vs_1k``, ``stop_100k_vs_1k``: time per actor;
+- ``light_actor_p99_beside_4_busy_ms``: a light actor's delay beside four that always compute, on a pool of two;
+  ``light_thread_p99_beside_4_busy_ms``: the same five on threads of their own.
 """
 
 from __future__ import annotations
@@ -10,23 +19,26 @@ import argparse
 import asyncio
 import gc
 import json
-import resource
+import os
+import queue
 import statistics
-import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-import pykka
-
+from benchmarks.actor_memory import in_child, new_system
+from benchmarks.actor_peers import BURST, PEERS, MissingError
 from seriatim.actors.dispatch import Dispatcher, LoopDispatcher, PinnedDispatcher, PoolDispatcher
 from seriatim.actors.pooled import PooledActor
 from seriatim.actors.simulation import SimulationDispatcher
-from seriatim.actors.system import ActorSystem
 from seriatim.testing.clock import VirtualClock
+
+BUSY = 4
+BUSY_MS = 1.0
+LIGHT_EVERY_S = 0.005
+LIGHT_TELLS = 200
 
 
 class Pooled(PooledActor):
@@ -40,199 +52,210 @@ class Pooled(PooledActor):
         return message
 
 
-class Threaded(pykka.ThreadingActor):
-    """Counts on a thread of its own."""
-
-    use_daemon_thread = True
-    handled = 0
-
-    def on_receive(self, message: Any) -> Any:
-        """Count and echo."""
-        self.handled += 1
-        return message
+# --- throughput ----------------------------------------------------------------------------------------
 
 
-def tells_per_s(refs: list[Any], per_actor: int) -> float:
+def on_pool(actors: int, per_actor: int, dispatcher: Dispatcher) -> float:
     """From the first tell until all are handled, told from this thread."""
+    system = new_system()
+    refs = [system.start(Pooled, dispatcher=dispatcher, name=f"a{n}") for n in range(actors)]
     begun = time.perf_counter()
     for _ in range(per_actor):
         for ref in refs:
             ref.tell(1)
     for answer in [ref.ask(0, block=False) for ref in refs]:
         answer.get()
-    return len(refs) * per_actor / (time.perf_counter() - begun)
-
-
-async def tells_per_s_on_loop(refs: list[Any], per_actor: int) -> float:
-    """The same, told from the loop's own thread in bursts of four, as lanes do."""
-    begun = time.perf_counter()
-    for _ in range(per_actor // 4):
-        for ref in refs:
-            for _ in range(4):
-                ref.tell(1)
-        await asyncio.sleep(0)
-    for answer in [ref.ask(0, block=False) for ref in refs]:
-        await answer
-    return len(refs) * (per_actor // 4) * 4 / (time.perf_counter() - begun)
-
-
-def asks_per_s(refs: list[Any], count: int) -> float:
-    """Blocking round trips from this thread."""
-    begun = time.perf_counter()
-    for n in range(count):
-        refs[n % len(refs)].ask(n)
-    return count / (time.perf_counter() - begun)
-
-
-def new_system() -> ActorSystem:
-    """A system that must not see a crash."""
-
-    def unexpected(crash: Any) -> None:
-        raise AssertionError(crash)
-
-    return ActorSystem(clock=VirtualClock(), on_crash=unexpected)
-
-
-def measure_pooled(dispatcher: Dispatcher, actors: int, per_actor: int) -> dict[str, float]:
-    """Start, tell, ask and stop on one dispatcher."""
-    system = new_system()
-    begun = time.perf_counter()
-    refs = [system.start(Pooled, dispatcher=dispatcher, name=f"a{n}") for n in range(actors)]
-    started_us = (time.perf_counter() - begun) / actors * 1e6
-    figures = {
-        "tells_per_s": tells_per_s(refs, per_actor),
-        "asks_per_s": asks_per_s(refs, 2000),
-        "start_us": started_us,
-    }
-    begun = time.perf_counter()
+    took_s = time.perf_counter() - begun
     system.stop_all().get()
-    figures["stop_us"] = (time.perf_counter() - begun) / actors * 1e6
     dispatcher.close()
-    return figures
+    return actors * per_actor / took_s
 
 
-def measure_threaded(actors: int, per_actor: int) -> dict[str, float]:
-    """Pykka as it comes."""
-    begun = time.perf_counter()
-    refs = [Threaded.start() for _ in range(actors)]
-    started_us = (time.perf_counter() - begun) / actors * 1e6
-    figures = {
-        "tells_per_s": tells_per_s(refs, per_actor),
-        "asks_per_s": asks_per_s(refs, 2000),
-        "start_us": started_us,
-    }
-    begun = time.perf_counter()
-    for ref in reversed(refs):
-        ref.stop()
-    figures["stop_us"] = (time.perf_counter() - begun) / actors * 1e6
-    return figures
-
-
-def on_loop_thread(body: Callable[[asyncio.AbstractEventLoop], dict[str, float]]) -> dict[str, float]:
-    """Run *body* here, beside a loop on a thread of its own."""
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever, daemon=True)
-    thread.start()
-    figures = body(loop)
-    loop.call_soon_threadsafe(loop.stop)
-    thread.join()
-    loop.close()
-    return figures
-
-
-def measure_on_loop(actors: int, per_actor: int) -> dict[str, float]:
-    """Sender and actors on one loop."""
+def on_loop(actors: int, per_actor: int) -> float:
+    """Sender and actors on one loop, told in bursts of four, as lanes are."""
 
     async def main() -> float:
         system = new_system()
         dispatcher = LoopDispatcher(asyncio.get_running_loop())
         refs = [system.start(Pooled, dispatcher=dispatcher, name=f"a{n}") for n in range(actors)]
-        figure = await tells_per_s_on_loop(refs, per_actor)
+        await asyncio.sleep(0)
+        begun = time.perf_counter()
+        for _ in range(per_actor // BURST):
+            for ref in refs:
+                for _ in range(BURST):
+                    ref.tell(1)
+            await asyncio.sleep(0)
+        for answer in [ref.ask(0, block=False) for ref in refs]:
+            await answer
+        took_s = time.perf_counter() - begun
         await system.stop_all()
-        return figure
+        return actors * (per_actor // BURST) * BURST / took_s
 
-    return {"tells_per_s": asyncio.run(main())}
+    return asyncio.run(main())
 
 
-def cases(actors: int, per_actor: int) -> dict[str, Callable[[], dict[str, float]]]:
-    """Every contender, each with fresh actors."""
+def contenders() -> dict[str, tuple[Callable[[int, int], float], int]]:
+    """Everybody, with by how much fewer messages each gets than the fastest."""
     return {
-        "threading": lambda: measure_threaded(actors, max(1, per_actor // 10)),
-        "pool-1": lambda: measure_pooled(PoolDispatcher(1), actors, per_actor),
-        "pool-2": lambda: measure_pooled(PoolDispatcher(2), actors, per_actor),
-        "pinned": lambda: measure_pooled(PinnedDispatcher(), actors, per_actor),
-        "loop, told from a thread": lambda: on_loop_thread(
-            lambda loop: measure_pooled(LoopDispatcher(loop), actors, per_actor)
-        ),
-        "loop, told from the loop": lambda: measure_on_loop(actors, per_actor),
-        "simulation": lambda: measure_pooled(SimulationDispatcher(1, VirtualClock()), actors, max(1, per_actor // 10)),
+        "pool-2": (lambda actors, n: on_pool(actors, n, PoolDispatcher(2)), 1),
+        "pinned": (lambda actors, n: on_pool(actors, n, PinnedDispatcher()), 1),
+        "loop": (on_loop, 1),
+        "simulation": (lambda actors, n: on_pool(actors, n, SimulationDispatcher(1, VirtualClock())), 10),
+        **PEERS,
     }
 
 
-def resident_bytes() -> int:
-    """What this process holds in memory now."""
-    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
-
-
-def idle_bytes(kind: str, actors: int) -> float:
-    """Resident bytes per idle actor, measured in this process: call it in a fresh one."""
-    system, pool = new_system(), PoolDispatcher()
-    names = [f"a{n}" for n in range(actors)]
-    kept: list[Any] = [None] * actors
-    gc.collect()
-    before = resident_bytes()
-    for n, name in enumerate(names):
-        kept[n] = Threaded.start() if kind == "threading" else system.start(Pooled, dispatcher=pool, name=name)
-    kept[-1].ask(0)
-    gc.collect()
-    return (resident_bytes() - before) / actors
-
-
-def idle_bytes_in_child(kind: str, actors: int) -> float:
-    """The same in a process of its own."""
-    command = [sys.executable, "-m", "benchmarks.actors", "--memory-child", kind, "--actors", str(actors)]
-    return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
-
-
-def run(actors: int, per_actor: int, rounds: int) -> dict[str, Any]:
-    """All cases, interleaved; medians over *rounds*, and ratios to Pykka's ThreadingActor."""
-    seen: dict[str, list[dict[str, float]]] = {}
+def throughput(actors: int, per_actor: int, rounds: int) -> tuple[dict[str, float], dict[str, str]]:
+    """Messages a second of each contender, medians over interleaved rounds; and who was missing, with why."""
+    seen: dict[str, list[float]] = {}
+    missing: dict[str, str] = {}
     for _ in range(rounds):
-        for name, case in cases(actors, per_actor).items():
+        for name, (contender, fewer) in contenders().items():
+            if name in missing:
+                continue
             gc.collect()
-            seen.setdefault(name, []).append(case())
-    result: dict[str, Any] = {"actors": actors, "rounds": rounds, "python": sys.version.split()[0], "cases": {}}
-    for name, figures in seen.items():
-        result["cases"][name] = {key: statistics.median(figure[key] for figure in figures) for key in figures[0]}
-    base = result["cases"]["threading"]["tells_per_s"]
-    for figures_of_case in result["cases"].values():
-        figures_of_case["tell_ratio"] = figures_of_case["tells_per_s"] / base
-    result["idle_bytes"] = {
-        "threading": idle_bytes_in_child("threading", 2000),
-        "pooled": idle_bytes_in_child("pooled", 50_000),
+            try:
+                seen.setdefault(name, []).append(contender(actors, max(BURST, per_actor // fewer)))
+            except MissingError as error:
+                missing[name] = str(error)
+    return {name: statistics.median(figures) for name, figures in seen.items() if figures}, missing
+
+
+# --- latency -------------------------------------------------------------------------------------------
+
+
+def compute() -> None:
+    """Hold the interpreter for a while."""
+    until = time.thread_time() + BUSY_MS / 1000
+    while time.thread_time() < until:
+        pass
+
+
+def p99_ms(delays_s: list[float]) -> float:
+    """The 99th percentile, in milliseconds."""
+    return statistics.quantiles(delays_s, n=100)[98] * 1000
+
+
+def delays_of(tell: Callable[[float], object], told: Callable[[], int]) -> None:
+    """Tell the time now, two hundred times, every five milliseconds; return when all have been heard."""
+    for _ in range(LIGHT_TELLS):
+        tell(time.perf_counter())
+        time.sleep(LIGHT_EVERY_S)  # the load's own pace
+    while told() < LIGHT_TELLS:
+        time.sleep(LIGHT_EVERY_S)
+
+
+def light_actor_p99_ms() -> float:
+    """A light actor on a pool of two workers, beside four that tell themselves to compute."""
+    delays: list[float] = []
+    over = threading.Event()
+
+    class Busy(PooledActor):
+        def on_receive(self, message: Any) -> None:
+            compute()
+            if not over.is_set():
+                self.own_ref.tell(message)
+
+    class Light(PooledActor):
+        def on_receive(self, message: float) -> None:
+            delays.append(time.perf_counter() - message)
+
+    system, pool = new_system(), PoolDispatcher(2)
+    for n in range(BUSY):
+        busy = system.start(Busy, dispatcher=pool, name=f"busy{n}")
+        for _ in range(2 * pool.envelopes_max):  # always more than an activation takes
+            busy.tell(1)
+    light = system.start(Light, dispatcher=pool, name="light")
+    delays_of(light.tell, lambda: len(delays))
+    over.set()
+    system.stop_all(now=True).get()
+    pool.close()
+    return p99_ms(delays)
+
+
+def light_thread_p99_ms() -> float:
+    """The same five, each on a thread of its own with a queue."""
+    delays: list[float] = []
+    over = threading.Event()
+    inbox: queue.SimpleQueue[float | None] = queue.SimpleQueue()
+
+    def busy() -> None:
+        while not over.is_set():
+            compute()
+
+    def light() -> None:
+        while (message := inbox.get()) is not None:
+            delays.append(time.perf_counter() - message)
+
+    threads = [threading.Thread(target=busy) for _ in range(BUSY)] + [threading.Thread(target=light)]
+    for thread in threads:
+        thread.start()
+    delays_of(inbox.put, lambda: len(delays))
+    over.set()
+    inbox.put(None)
+    for thread in threads:
+        thread.join()
+    return p99_ms(delays)
+
+
+# --- all of it -----------------------------------------------------------------------------------------
+
+
+def run(actors: int, per_actor: int, rounds: int, *, quick: bool = False) -> dict[str, Any]:
+    """Everything that the module's text lists. *quick*: small numbers, to see that it runs."""
+    many = 10_000 if quick else 100_000
+    told, missing = throughput(actors, per_actor, rounds)
+    light: list[tuple[float, float]] = []
+    lives: list[tuple[dict[str, float], dict[str, float]]] = []
+    for _ in range(1 if quick else min(rounds, 3)):
+        light.append((light_actor_p99_ms(), light_thread_p99_ms()))
+        lives.append((in_child("life", 1000), in_child("life", many)))
+
+    def ratio(ours: str, theirs: str) -> float | None:
+        return round(told[ours] / told[theirs], 2) if theirs in told else None
+
+    def per_actor_ratio(what: str) -> float:
+        return round(statistics.median(big[what] / small[what] for small, big in lives), 2)
+
+    sessions = in_child("sessions", 500 if quick else 3000)
+    return {
+        "tell_vs_threading_1k": ratio("pool-2", "threading"),
+        "tell_vs_asyncio": ratio("loop", "asyncio"),
+        "pool_vs_asyncio": ratio("pool-2", "asyncio"),
+        "vs_autogen": ratio("pool-2", "autogen"),
+        "vs_thespian": ratio("pool-2", "thespian"),
+        "idle_bytes_per_actor": round(in_child("idle", many // 2)),
+        "idle_bytes_per_threading_actor": round(in_child("idle-threading", 2000)),
+        "idle_bytes_per_session": round(sessions["session"]),
+        "idle_bytes_per_session_all_in": round(sessions["all_in"]),
+        "start_100k_vs_1k": per_actor_ratio("start_us"),
+        "stop_100k_vs_1k": per_actor_ratio("stop_us"),
+        "light_actor_p99_beside_4_busy_ms": round(statistics.median(ours for ours, _ in light), 2),
+        "light_thread_p99_beside_4_busy_ms": round(statistics.median(theirs for _, theirs in light), 2),
+        "tells_per_s": {name: round(figure) for name, figure in told.items()},
+        "missing": missing,
+        "actors": actors,
+        "rounds": rounds,
+        "python": sys.version.split()[0],
+        "cores": os.cpu_count(),
     }
-    return result
 
 
 def main() -> None:
     """Command line."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--actors", type=int, default=1000)
-    parser.add_argument("--per-actor", type=int, default=200)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--memory-child", choices=("threading", "pooled"), help=argparse.SUPPRESS)
+    parser.add_argument("--per-actor", type=int, default=200, help="messages for the fastest; slower ones get fewer")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--quick", action="store_true", help="small numbers: whether it runs, not how fast")
     options = parser.parse_args()
-    if options.memory_child:
-        print(idle_bytes(options.memory_child, options.actors))
-        return
-    result = run(options.actors, options.per_actor, options.rounds)
+    result = run(options.actors, options.per_actor, options.rounds, quick=options.quick)
     if options.json:
         print(json.dumps(result, indent=2))
         return
-    for name, figures in result["cases"].items():
-        print(f"{name:26}", "  ".join(f"{key} {value:,.1f}" for key, value in figures.items()))
-    print("bytes per idle actor:", {kind: round(value) for kind, value in result["idle_bytes"].items()})
+    for name, figure in result.items():
+        print(f"{name:36} {figure}")
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 Exit codes: 0 all well; 1 the balance or a comparison doesn't hold, a repair lost something, or a stop left turns to be
 resumed; 2 the configuration, the home or the arguments are wrong (one line on standard error says what, and nothing was
-written).
+written); 3 a stop got stuck and was broken off (the log has every thread's stack; open turns go on at the next start).
 """
 
 from __future__ import annotations

@@ -193,6 +193,11 @@ class StopConfig:
     drain_s: float = setting(
         30.0, number(at_least=0), doc="Running turns get this many seconds to end; 0: they are interrupted at once."
     )
+    watchdog_s: float = setting(
+        30.0,
+        number(above=0),
+        doc="Seconds after the drain until a stuck stop is broken off: stacks are logged, `serve` exits with 3.",
+    )
 
 
 @attrs.frozen

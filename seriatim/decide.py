@@ -24,7 +24,7 @@ from seriatim.effects import (
     SendPart,
 )
 from seriatim.events import Data, mend_text
-from seriatim.inbox import abandon, accepted_data, end_claims, reply_target
+from seriatim.inbox import abandon, accepted_data, end_claims, reply_target, target_of
 from seriatim.lane import Running
 from seriatim.limits import WAITING_MAX
 from seriatim.mail import (
@@ -35,6 +35,7 @@ from seriatim.mail import (
     PartAbandoned,
     PartFailed,
     PartSettled,
+    Quarantine,
     Recover,
     SlotGranted,
     TurnBroken,
@@ -45,6 +46,11 @@ from seriatim.turn import StepOffered, ToolCall, ToolFinished, TurnEnded
 
 FAILED_TEXT: Final = "This message could not be answered: the agent {how}."
 """Neutral on purpose: an error's own text may hold what is nobody's business in a chat."""
+
+QUARANTINED_TEXT: Final = (
+    "Something keeps failing in this conversation, so it is stopped for now. "
+    "What was received is kept; it is taken up when the bot has been started again."
+)
 
 
 def decide(batch: Batch, message: Mail) -> None:
@@ -356,6 +362,17 @@ def _drain_timed_out(batch: Batch, m: DrainTimedOut) -> None:
         batch.lane("resume/marked", {"reason": m.reason})
 
 
+def _quarantine(batch: Batch, m: Quarantine) -> None:
+    """The conversation ends here; what waits is left to a later start, which takes it up in a fresh one."""
+    state = batch.state
+    batch.lane("route/suspended", {"reason": "quarantined"})
+    if state.waiting:
+        to = reply_target(batch, next(iter(state.waiting)))
+    else:
+        to = None if m.last is None else target_of(accepted_data(m.last, "human"))
+    batch.owe(QUARANTINED_TEXT, to)
+
+
 _RULES: Final[dict[type[Any], Callable[[Batch, Any], None]]] = {
     Inbound: _inbound,
     Recover: _recover,
@@ -369,4 +386,5 @@ _RULES: Final[dict[type[Any], Callable[[Batch, Any], None]]] = {
     PartFailed: _part_failed,
     PartAbandoned: _part_abandoned,
     DrainTimedOut: _drain_timed_out,
+    Quarantine: _quarantine,
 }

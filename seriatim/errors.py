@@ -37,10 +37,12 @@
     │   ├── ActorDeadError           the actor has stopped
     │   ├── MailboxFullError         the actor's mailbox is at its bound
     │   ├── BlockingAskError         an actor was about to block on another
+    │   │   └── WaitCycleError       a turn was about to wait for its own end
     │   ├── NameTakenError           a live actor has the name
     │   ├── SystemStoppingError      nothing is started any more
     │   └── DispatcherClosedError    it will never run anything again
     ├── GatewayClosedError           the caller: the gateway isn't running
+    ├── StopOverdueError             something blocks the loop, or won't end; the stop was broken off
     ├── WrongThreadError             the caller: a blocking call where it would stall a loop
     ├── TurnError                    the agent's side
     │   ├── TurnCancelledError       the turn was cancelled; unwind
@@ -411,6 +413,26 @@ class BlockingAskError(ActorError):
         self.target = target
 
 
+class WaitCycleError(BlockingAskError):
+    """A turn was about to wait for an answer that can come only after it has ended. The agent's fault: end the turn,
+    or wait in a task that the turn doesn't wait for.
+
+    Attributes:
+        cycle: the lanes that wait for each other; the first is the last, too.
+    """
+
+    def __init__(self, cycle: Sequence[str]) -> None:
+        first, second = cycle[0], cycle[1]
+        ActorError.__init__(
+            self,
+            f"the turn of {first} may not wait for an answer of {second}, which waits for this turn to end: "
+            + " -> ".join(cycle),
+        )
+        self.asker = first
+        self.target = second
+        self.cycle = tuple(cycle)
+
+
 class NameTakenError(ActorError):
     """A live actor of this system has the name already. The caller's fault."""
 
@@ -425,6 +447,18 @@ class DispatcherClosedError(ActorError):
 
 class GatewayClosedError(SeriatimError):
     """The gateway isn't running (not started, stopping, or forked into this process)."""
+
+
+class StopOverdueError(SeriatimError):
+    """A stop did not end in its time: an agent, a hook or an adapter blocks the loop, or the store hangs. The log has
+    the stacks. What was accepted is durable; open turns go on at the next start.
+
+    ``seconds``: what it had after the drain.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"the stop had not ended {seconds:g} s after the drain, and was broken off")
+        self.seconds = seconds
 
 
 class WrongThreadError(SeriatimError):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import faulthandler
 import gc
 import itertools
 import logging
@@ -34,6 +35,7 @@ from seriatim.actors.receipts import Receipt
 from seriatim.actors.runtime import Dispatchers, Opened, Runtime, Settings, lane_of, refusal_of, unique_key
 from seriatim.actors.spooling import UNAVAILABLE, Admission, SpoolDoor
 from seriatim.actors.turns import AgentRunner
+from seriatim.actors.watchdog import SignalTap, Watchdog, dump_stacks
 from seriatim.adapters.base import Adapter
 from seriatim.adapters.sender import AdapterSender
 from seriatim.batch import Rules
@@ -43,7 +45,9 @@ from seriatim.errors import (
     CorruptionError,
     GatewayClosedError,
     InvalidInputError,
+    OwnershipLostError,
     ReadOnlyError,
+    StopOverdueError,
     StoreError,
     StoreUnhealthyError,
     WrongThreadError,
@@ -63,7 +67,13 @@ GC_THRESHOLD = 20_000
 REST_S_MAX = 3600.0
 """How long ``run`` waits, at the end of all input, for what is still being answered."""
 SETTLE_S_MAX = 5.0
-"""How long a stop waits for lazy events and owed replies after the drain."""
+"""How long a stop waits, after the drain, for lazy events, for owed replies, for adapters to end, for the actors."""
+STORE_S_MAX = 3.0
+"""How long an overdue stop waits for the writer before the process ends without it."""
+EXIT_OVERDUE = 3
+"""The exit code of a process whose stop had to be broken off."""
+
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 State = Literal["new", "starting", "running", "stopping", "stopped"]
 
@@ -125,6 +135,8 @@ class Gateway:
         self._hurry = asyncio.Event()
         self._stopping: asyncio.Task[bool] | None = None
         self._dispatchers: tuple[PinnedDispatcher, ...] = ()
+        self._watchdog = Watchdog(self._overdue)
+        self._owns_process = False
         self._senders: dict[Adapter, AdapterSender] = {}
         self._notices: Notices | None = None
         self._door: SpoolDoor | None = None
@@ -269,7 +281,10 @@ class Gateway:
     def _on_fatal(self, where: str, error: BaseException) -> None:
         """Any thread. Fail stop: nothing durable is lost, and the next start is an ordinary recovery."""
         self._on_error(where, error)
-        self._failure = GatewayClosedError(f"{where} died of {type(error).__name__}; start again")
+        if isinstance(error, OwnershipLostError):
+            self._failure = GatewayClosedError("another process has taken over the store; this gateway has stopped")
+        else:
+            self._failure = GatewayClosedError(f"{where} died of {type(error).__name__}; start again")
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._asked.set)
 
@@ -282,6 +297,10 @@ class Gateway:
         Turns get ``drain_s`` seconds (default: the configuration's); those that run on are interrupted and run
         again at the next start. Returns whether all ended. Idempotent; whoever calls it later waits for the same
         end. Cancelling the call doesn't cancel the stop. In a forked child it does nothing.
+
+        A thread outside the loop watches it: if it has not ended ``config.stop.watchdog_s`` seconds after the drain, as
+        when something blocks the loop for ever, every thread's stack goes to the log and ``on_error`` gets a
+        StopOverdueError. Under ``run()`` the process then ends, with exit code 3.
         """
         if self._pid != os.getpid():
             return False
@@ -290,8 +309,16 @@ class Gateway:
                 return self._stopped_clean
             seconds = self.config.stop.drain_s if drain_s is None else drain_s
             self._state = "stopping"
-            self._stopping = self._loop.create_task(self._stop(seconds, reason))
+            self._watch(seconds)
+            self._stopping = self._loop.create_task(self._stop_watched(seconds, reason))
         return await asyncio.shield(self._stopping)
+
+    async def _stop_watched(self, seconds: float, reason: str) -> bool:
+        try:
+            return await self._stop(seconds, reason)
+        finally:
+            if not self._owns_process:  # else the loop's own end is watched, too
+                self._watchdog.disarm()
 
     async def _stop(self, seconds: float, reason: str) -> bool:
         if self._reopening is not None:
@@ -326,18 +353,31 @@ class Gateway:
         return self._stopped_clean
 
     async def _end_adapters(self) -> None:
+        """Cancel their tasks; one that doesn't listen is left behind and named."""
         for task in self._tasks.values():
             task.cancel()
-        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        if self._tasks:
+            ended, deaf = await asyncio.wait(self._tasks.values(), timeout=SETTLE_S_MAX)
+            for task in ended:
+                if not task.cancelled():
+                    task.exception()  # heard: the log has what an adapter died of
+            for task in deaf:
+                self._on_error(task.get_name(), TimeoutError(f"did not end within {SETTLE_S_MAX:.0f} s"))
 
-    async def _end_actors(self, runtime: Runtime) -> None:
-        await runtime.stop()
+    async def _end_actors(self, runtime: Runtime) -> bool:
+        """Stop the actors, then their threads; whether all ended in time."""
+        stopped = runtime.stop()
+        await self._wait_until(lambda: bool(stopped.ready), SETTLE_S_MAX)
         for dispatcher in self._dispatchers:
             dispatcher.close()
+        return bool(stopped.ready)
 
     async def _close(self, runtime: Runtime, *, clean: bool) -> bool:
-        """Stop the actors, then their threads, then give the home up; whether all of it went in good order."""
-        await self._end_actors(runtime)
+        """Stop the actors, then give the home up; whether all of it went in good order."""
+        if not await self._end_actors(runtime):
+            # Somebody's thread still has the store in its hands: the home stays ours for as long as the process lives.
+            self._on_error("stop", TimeoutError(f"the actors did not end within {SETTLE_S_MAX:.0f} s"))
+            return False
         clean = clean and self._failure is None
         if self._home is not None:
             self._home.close(clean=clean)
@@ -349,6 +389,25 @@ class Gateway:
             await self._close(self._runtime, clean=False)
         elif self._home is not None:
             self._home.close(clean=False)
+
+    def _watch(self, drain_s: float) -> None:
+        """Have the stop end in time. Any thread."""
+        self._watchdog.arm(drain_s + self.config.stop.watchdog_s)
+
+    def _overdue(self) -> None:
+        """On the watchdog's thread. Turns that run stay open in the log: the next start takes them up."""
+        if self._owns_process:
+            # Should even this get stuck, in on_error say, a thread that needs no interpreter lock ends the process.
+            with contextlib.suppress(Exception):  # no usable standard error
+                faulthandler.dump_traceback_later(2 * STORE_S_MAX, exit=True)
+        error = StopOverdueError(self.config.stop.watchdog_s)
+        _log.critical("%s; this is where every thread is:\n%s", error, dump_stacks(self._loop))
+        with contextlib.suppress(Exception):
+            self._on_error("stop", error)
+        if self._owns_process:
+            if self._runtime is not None:
+                self._runtime.close_store(STORE_S_MAX)
+            os._exit(EXIT_OVERDUE)
 
     async def _settle(self, runtime: Runtime) -> None:
         runtime.flush_lanes()
@@ -372,9 +431,15 @@ class Gateway:
 
         ``started`` is called once the home is ours, before the first message. The first signal drains; a second
         one ends the drain. Returns whether all turns ended. Main thread.
+
+        A stop that gets stuck is broken off (see ``stop``), also when a signal finds the loop blocked for ever.
         """
-        with _rare_collections():
-            return asyncio.run(self._run(started))
+        self._owns_process = True
+        try:
+            with _rare_collections():
+                return asyncio.run(self._run(started))
+        finally:
+            self._watchdog.disarm()
 
     async def _run(self, started: Callable[[], None] | None) -> bool:
         loop = asyncio.get_running_loop()
@@ -384,8 +449,20 @@ class Gateway:
 
         await self.start()
         gc.freeze()  # what stands now stays: no collection needs to look through it again
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in STOP_SIGNALS:
             loop.add_signal_handler(number, on_signal)
+        tap = SignalTap(self._on_stop_signal)
+        try:
+            return await self._until_asked(started)
+        finally:
+            tap.close()
+
+    def _on_stop_signal(self, number: int) -> None:
+        """On the tap's thread: from now on the stop is watched, whether or not the loop hears of it."""
+        if number in STOP_SIGNALS:
+            self._watch(0.0 if self._asked.is_set() else self.config.stop.drain_s)
+
+    async def _until_asked(self, started: Callable[[], None] | None) -> bool:
         if started is not None:
             started()
         asked = asyncio.ensure_future(self._asked.wait())
@@ -412,7 +489,10 @@ class Gateway:
 
     @contextlib.contextmanager
     def started(self) -> Iterator[Self]:
-        """Run on a loop thread of our own while the ``with`` block lasts; use ``submit`` inside. Any thread."""
+        """Run on a loop thread of our own while the ``with`` block lasts; use ``submit`` inside. Any thread.
+
+        Raises StopOverdueError at its end if the loop is blocked for ever; its daemon thread is left behind then.
+        """
         loop = asyncio.new_event_loop()
         thread = threading.Thread(target=loop.run_forever, name="seriatim-loop", daemon=True)
         thread.start()
@@ -421,11 +501,21 @@ class Gateway:
             try:
                 yield self
             finally:
-                asyncio.run_coroutine_threadsafe(self.stop(), loop).result()
+                self._stop_from_outside(loop)
         finally:
             loop.call_soon_threadsafe(loop.stop)
-            thread.join()
-            loop.close()
+            thread.join(SETTLE_S_MAX)
+            if not thread.is_alive():  # else it is blocked for ever, and a daemon
+                loop.close()
+
+    def _stop_from_outside(self, loop: asyncio.AbstractEventLoop) -> None:
+        stopped = asyncio.run_coroutine_threadsafe(self.stop(), loop)
+        until_s = self.config.stop.drain_s + self.config.stop.watchdog_s
+        try:
+            stopped.result(until_s)
+        except TimeoutError:
+            self._watchdog.arm(0.0)  # the loop may not have come so far
+            raise StopOverdueError(self.config.stop.watchdog_s) from None
 
     # --- the doors -------------------------------------------------------------------------------------
 
@@ -470,7 +560,7 @@ class Gateway:
         if self._pid != os.getpid():
             raise GatewayClosedError("this process was forked from the gateway's; the gateway lives in the parent")
         if self._failure is not None:
-            raise self._failure
+            raise GatewayClosedError(str(self._failure))  # a new one each: a kept one would grow its traceback
         if self._state not in ("running", "stopping"):
             raise GatewayClosedError(f"the gateway is {self._state}")
 
@@ -491,7 +581,10 @@ class Gateway:
             began = self._loop.time()
             try:
                 await adapter.run(inbox)
-            except Exception as error:  # noqa: BLE001  (an adapter's bug must not end the gateway)
+            except (Exception, SystemExit, asyncio.CancelledError) as error:
+                task = asyncio.current_task()
+                if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+                    raise  # ours
                 self._on_error(f"adapter {adapter.account}", error)
             else:
                 return
@@ -526,7 +619,8 @@ class Gateway:
         }
 
     def health(self) -> Mapping[str, Any]:
-        """How things stand: state, live lanes, turns running and waiting for a slot, replies owed, adapters.
+        """How things stand: state, adapters, store; lanes live, restarted after a crash and given up; turns running and
+        waiting for a slot; replies owed; dead letters by reason (see actors.refs.DeadLetter). Any thread.
 
         ``storage`` holds the fields of ``StoreHealth``, the paths among them that agents' tools should be kept from.
         """
@@ -547,6 +641,8 @@ class Gateway:
             facts |= {
                 "store": runtime.store_trouble or "works",
                 "live_lanes": len(runtime.directory.live),
+                "lane_restarts": runtime.directory.restarts,
+                "lanes_quarantined": len(runtime.directory.quarantined),
                 "turns_running": runtime.slots.held,
                 "turns_waiting": runtime.slots.waiting,
                 "replies_pending": runtime.deliveries.pending,

@@ -33,11 +33,12 @@ def accepted_data(m: Inbound, kind: str, place: str = "none") -> Data:
 
 
 def reply_target(batch: Batch, inbox_id: str) -> Target | None:
-    """Where the answer to a waiting message goes: its own origin, recorded when it was accepted.
+    """Where the answer to a waiting message goes: its own origin, recorded when it was accepted."""
+    return target_of(batch.state.waiting[inbox_id].data)
 
-    None when the host takes it from the receipt.
-    """
-    data = batch.state.waiting[inbox_id].data
+
+def target_of(data: Data) -> Target | None:
+    """The origin of an accepted message; None when the host takes the answer from the receipt."""
     if data.get("door") == "receipt":
         return None
     source = data["source"]

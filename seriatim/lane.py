@@ -273,6 +273,8 @@ def _claimed(state: LaneState, data: Data, event: Event) -> None:
 def _answered(state: LaneState, data: Data, event: Event) -> None:
     if state.waiting.pop(data["id"], None) is not None:
         state.answered += 1
+        if not state.waiting:
+            state.waiting = {}  # an emptied dict keeps its table, and most lanes are idle
     running = state.running
     if running is not None and data["id"] == running.ids[0]:
         state.running = None
@@ -362,7 +364,7 @@ def _bound(state: LaneState, data: Data, event: Event) -> None:
 
 
 def _suspended(state: LaneState, data: Data, event: Event) -> None:
-    if data["reason"] == "interrupted":
+    if data["reason"] in ("interrupted", "quarantined"):
         state.suspended_at = -1
         state.interruptions = 0
     elif state.suspended_at is None:

@@ -65,6 +65,9 @@ costs a sync of its own. With 64 lanes 24 and 48 did as well; handing over every
 MAILBOX_MAX: Final = 4096
 """Data mail of one lane actor; runtime mail is exempt."""
 
+RUNTIME_MAIL_AHEAD_MAX: Final = 256
+"""Runtime messages that an actor serves in a row while data waits: no flood of timers keeps a stop from its turn."""
+
 HELD_MAX: Final = 4096
 """Inbound mail held for one lane while it is read, fenced or put to rest."""
 
@@ -76,6 +79,9 @@ CRASHES_FORGOTTEN_MS: Final = 600_000
 
 RESTART_MS: Final = (10, 100, 1_000, 5_000)
 """Waits before a crashed lane is started again."""
+
+UNWIND_MS_MAX: Final = 2_000
+"""How long a crashed lane's cancelled turn may take to unwind before the lane starts again beside it."""
 
 INTERRUPTIONS_MAX: Final = 3
 """Interruptions in a row after which a lane's turn is given up and its session suspended."""
@@ -154,8 +160,8 @@ WRITE_BATCH_EVENTS_MAX: Final = 4096
 LIST_PAGE: Final = 1000
 """Sessions that a listing asks of its backend at a time: bounds how long one call holds a thread."""
 
-CHECKPOINT_EVENTS: Final = 512
-"""Events of a log after which its next checkpoint is due: about a hundred turns, folded in some five milliseconds."""
+CHECKPOINT_EVENTS: Final = 256
+"""Events of a log after which its next checkpoint is due: some fifty turns, folded in a few milliseconds."""
 
 CHECKPOINT_REST_EVENTS: Final = 64
 """The same when the lane goes to rest, because its next message will fold them; fewer aren't worth a row."""

@@ -109,6 +109,16 @@ class DrainTimedOut:
     reason: str
 
 
+@frozen
+class Quarantine:
+    """From the supervisor: the lane keeps dying. Suspend its conversation and tell its user.
+
+    ``last``: the message at which it died last, if it was one; its sender is told where nobody else waits.
+    """
+
+    last: Inbound | None
+
+
 Mail = (
     Inbound
     | Recover
@@ -122,6 +132,7 @@ Mail = (
     | PartFailed
     | PartAbandoned
     | DrainTimedOut
+    | Quarantine
 )
 
 LAZY = frozenset({PartSettled, PartFailed})

@@ -16,6 +16,7 @@ import msgspec
 
 from seriatim.errors import InvalidInputError, LosslessJsonError
 from seriatim.events import SAFE_INTEGER_MAX, Data, Event, check_lossless, is_plain
+from seriatim.upcasters import UPCASTERS, upcast
 
 _TYPE_CHARS_MAX: Final = 200
 _TYPES_KNOWN_MAX: Final = 4096
@@ -167,13 +168,15 @@ def sum_text(
     return f"{log} {first}\n{list(times)}\n{odd}\n{','.join(kinds)}\n{LINE.join(texts)}".encode()
 
 
-def sum_plain(log: int, first: int, kinds: list[str], times: list[str], texts: list[str]) -> bytes:
+def sum_plain(log: int, first: int, kinds: Sequence[str], times: Sequence[str], texts: Sequence[str]) -> bytes:
     """``sum_text`` of events without rare fields. ``times`` are text already: a list's own repr is slow."""
     return f"{log} {first}\n[{', '.join(times)}]\n\n{','.join(kinds)}\n{LINE.join(texts)}".encode()
 
 
 def decode_event(kind: str, seq: int, time: int, data: dict[str, Any], rare: Rare | None) -> Event:
-    """An event from its columns; ``data`` is already parsed."""
+    """An event from its columns, in the newest form of its type; ``data`` is already parsed."""
+    if kind in UPCASTERS:
+        data = upcast(kind, data)
     if rare is None:
         return Event(kind, seq, time, data)
     seqs = None if rare.seqs is None else tuple(from_json(rare.seqs))

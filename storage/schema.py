@@ -19,6 +19,8 @@ import time
 from pathlib import Path
 from typing import Final
 
+from .views import INDEXES
+
 _log = logging.getLogger("seriatim.storage")
 
 PROGRESS_S: Final = 5.0
@@ -94,6 +96,7 @@ _SECOND: Final[tuple[str, ...]] = (
     "CREATE TABLE key_marks(time INTEGER PRIMARY KEY, at INTEGER NOT NULL) STRICT",
     # Which logs refer to a blob.
     "CREATE TABLE blob_refs(hash TEXT, log INTEGER, PRIMARY KEY (hash, log)) STRICT, WITHOUT ROWID",
+    *INDEXES,
 )
 """What format 2 adds to files that hold data already: each thing with a word on what it is for."""
 

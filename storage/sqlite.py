@@ -36,6 +36,7 @@ from .contract import Archive, BlobsSwept, Checkpoint, Erasure, KeysPruned, Stor
 from .encoding import chain_start
 from .erasing import SYSTEM, check_erasure, tombstone
 from .files import alone_in, connect_readonly, create_private, error_name, inspect_file, mend_mode, open_error, uri_of
+from .places import Place, place_of
 from .plain import PlainGroup, stage_plain
 from .rows import NO_ROW, lay_out, padded, statement
 from .schema import COLUMNS, FORMAT, migrate
@@ -43,6 +44,7 @@ from .sqlite_growth import compact, keep
 from .sqlite_reader import SqliteReader
 from .sqlite_upkeep import prune, referenced, remove_log
 from .staging import LogState, Staging, is_name, stage
+from .views import restore_views
 from .wal import WalWatch
 
 _LOCKED: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL)
@@ -52,9 +54,6 @@ _STATEMENTS_CACHED: Final = 32
 _LEFT: Final[list[sqlite3.Connection]] = []
 """Connections never to be closed, because closing checkpoints: those that a fork copied (under the owner's feet), and
 those whose files were taken away (over newer ones)."""
-
-_Place = tuple[int, int] | None
-"""Device and number of a file; None where there is none."""
 
 
 class SqliteStore:
@@ -86,7 +85,7 @@ class SqliteStore:
         self._readers_lock = threading.Lock()
         real = os.path.realpath(self.path)
         self._paths = (real, real + "-wal", real + "-shm", os.path.realpath(self._blobs.folder))
-        self._files: tuple[_Place, _Place] = (None, None)
+        self._files: tuple[Place, Place] = (None, None)
         version = inspect_file(self.path, write=True, busy_ms=busy_ms)
         try:
             for suffix in ("", "-wal", "-shm"):
@@ -284,8 +283,9 @@ class SqliteStore:
             self._load_numbers(connection)  # first of all: damage there is found before a byte is changed
             connection.execute("UPDATE meta SET epoch = epoch + 1, owner = ?", [self._owner])
             (epoch,) = connection.execute("SELECT epoch FROM meta").fetchone()
+            restore_views(connection)
             connection.execute("COMMIT")
-            self._files = (_place(self.path), _place(self.path + "-wal"))
+            self._files = (place_of(self.path), place_of(self.path + "-wal"))
         except BaseException:
             _close(connection)
             raise
@@ -389,7 +389,7 @@ class SqliteStore:
         connection = self._connection
         assert connection is not None
         # Before, since a write might go over a newer file; and after, since nobody would find it.
-        taken_away = _place(self.path + "-wal") != self._files[1]
+        taken_away = place_of(self.path + "-wal") != self._files[1]
         try:
             if not taken_away:
                 self._insert(connection, values, rows)
@@ -563,7 +563,7 @@ class SqliteStore:
 
     def _moved(self) -> bool:
         """Whether the database or its WAL is no longer the file that this handle opened."""
-        return self._files != (_place(self.path), _place(self.path + "-wal"))
+        return self._files != (place_of(self.path), place_of(self.path + "-wal"))
 
     # Looking up
 
@@ -637,14 +637,6 @@ def _configure(connection: sqlite3.Connection, path: str) -> None:
         "wal_autocheckpoint = 0",  # ``wal`` does it
     ):
         connection.execute(f"PRAGMA {setting}")
-
-
-def _place(path: str) -> _Place:
-    try:
-        status = os.stat(path)  # noqa: PTH116  (three times a group: a Path each would cost twice)
-    except OSError:
-        return None
-    return status.st_dev, status.st_ino
 
 
 def _close(connection: sqlite3.Connection) -> None:

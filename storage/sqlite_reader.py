@@ -17,8 +17,9 @@ from seriatim.limits import STORE_READ_MS_MAX
 
 from .blobs import BlobFolder, blobs_of
 from .contract import Archive, Balance, Checkpoint, LogInfo
-from .encoding import Rare, chain, chain_start, decode_event, from_json, sum_text
+from .encoding import chain_start, from_json
 from .files import connect_readonly, inspect_file, open_error
+from .reading import Reading
 from .schema import FORMAT, HOT
 from .sqlite_growth import read_archive, read_checkpoint
 from .staging import is_name
@@ -83,11 +84,11 @@ class SqliteReader:
             first = parts[0][0] if parts else base
             begin = chain_there if base else chain_start(log, header)
             crc = parts[1][2] if len(parts) > 1 else begin
-            reading = _Reading(self.path, log, number, first, crc, max(from_seq, 0))
+            reading = Reading(self.path, log, number, first, crc, max(from_seq, 0))
             if len(parts) > 1 and parts[1][0] + parts[1][1] != first:
                 raise reading.damaged(first, "a part is missing")
-            cursor = connection.execute(_PARTS, [number, first, 1 if parts or base else 0])
-            return _read_parts(cursor, reading, limit)
+            place = [number, first, 1 if parts or base else 0]
+            return reading.read(connection.execute(_PARTS, place), connection.execute(_EVENTS, place), limit)
 
     def archive(self, log: LogId) -> Archive | None:
         """See ``StoreReader.archive``."""
@@ -221,9 +222,11 @@ _BEFORE: Final = """
 SELECT first, count, crc FROM commits WHERE log = ? AND first <= ? AND first >= ?
 ORDER BY first DESC, count DESC LIMIT 2"""
 _PARTS: Final = """
-SELECT c.first, c.count, c.crc, c.id, e.log, e.seq, e.type, e.time, e.data,
-  e.source_event_seqs, e.surface_op, e.ignorable
-FROM commits c LEFT JOIN events e ON e.at BETWEEN c.at AND c.at + c.count - 1
+SELECT first, count, crc, id FROM commits
+WHERE log = ? AND (first, count) >= (?, ?) ORDER BY first, count"""
+_EVENTS: Final = """
+SELECT e.log, e.seq, e.type, e.time, e.data, e.source_event_seqs, e.surface_op, e.ignorable
+FROM commits c JOIN events e ON e.at BETWEEN c.at AND c.at + c.count - 1
 WHERE c.log = ? AND (c.first, c.count) >= (?, ?) ORDER BY c.first, c.count, e.at"""
 _OPEN_WORK: Final = f"""
 SELECT l.id, {", ".join("h." + name for name in HOT)}
@@ -257,74 +260,3 @@ def _behind(prefix: str) -> str | bytes:
 def _name(log: LogId) -> str | None:
     # What can't be a name can't be in the store; SQLite would fail on a lone surrogate.
     return log if is_name(log) else None
-
-
-class _Reading:
-    """Collects the rows of one part after another, and checks each part when it is complete."""
-
-    def __init__(self, file: str, log: LogId, number: int, head: int, crc: int, from_seq: int) -> None:
-        self.file = file
-        self.log, self.number, self.head, self.crc, self.from_seq = log, number, head, crc, from_seq
-        self.found: list[tuple[int, str, int, str, Rare | None]] = []
-        self.kinds: list[str] = []
-        self.times: list[int] = []
-        self.texts: list[str] = []
-        self.rare: list[Rare] = []
-
-    def add(self, row: tuple[Any, ...]) -> None:
-        """Take the next event row; its place must be the next in the log."""
-        log, seq, kind, time, data, seqs, operation, ignorable = row
-        place = self.head + len(self.kinds)
-        if log != self.number or seq != place:
-            raise self.damaged(place, "an event is missing or belongs elsewhere")
-        rare = None
-        if seqs is not None or operation is not None or ignorable is not None:
-            rare = Rare(len(self.kinds), seqs, operation, ignorable)
-            self.rare.append(rare)
-        self.kinds.append(kind)
-        self.times.append(time)
-        self.texts.append(data)
-        if seq >= self.from_seq:
-            self.found.append((seq, kind, time, data, rare))
-
-    def end(self, first: int, count: int, crc: int, commit: str) -> None:
-        """Check the part that is complete now."""
-        if first != self.head or len(self.kinds) != count:
-            raise self.damaged(self.head, "a part is missing or incomplete")
-        text = sum_text(self.number, first, self.kinds, self.times, self.texts, self.rare)
-        self.crc = chain(self.crc, commit, text)
-        if self.crc != crc:
-            raise self.damaged(first, "the checksum along the log is broken")
-        self.head = first + count
-        self.kinds, self.times, self.texts, self.rare = [], [], [], []
-
-    def damaged(self, seq: int, reason: str) -> CorruptionError:
-        """The error that says where."""
-        return CorruptionError(f"{self.log} at {seq}", reason, log=self.log, seq=seq, file=self.file)
-
-    def events(self, limit: int | None) -> list[Event]:
-        """What was found, decoded in one pass."""
-        found = self.found if limit is None else self.found[:limit]
-        try:
-            datas = from_json(f"[{','.join([row[3] for row in found])}]")
-        except ValueError:
-            raise self.damaged(found[0][0], "an event's data is not JSON") from None
-        return [
-            decode_event(kind, seq, time, data, rare)
-            for (seq, kind, time, _, rare), data in zip(found, datas, strict=True)
-        ]
-
-
-def _read_parts(cursor: sqlite3.Cursor, reading: _Reading, limit: int | None) -> list[Event]:
-    part: tuple[int, int, int, str] | None = None
-    for row in cursor:
-        if part is not None and row[:2] != part[:2]:
-            reading.end(*part)
-            if limit is not None and len(reading.found) >= limit:
-                return reading.events(limit)
-        part = row[:4]
-        if row[4] is not None:
-            reading.add(row[4:])
-    if part is not None:
-        reading.end(*part)
-    return reading.events(limit)

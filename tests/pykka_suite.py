@@ -1,8 +1,9 @@
 """Runs Pykka's own test suite over PooledActor.
 
-``python -m tests.pykka_suite [--versions 4.5.0,latest]``. For each version a fresh environment gets that Pykka and,
-from its sdist, that version's tests; one fixture file is patched so that "pooled" stands beside "threading" among
-the runtimes. Needs a package index, so it is a script of its own and not part of the ordinary test run.
+``python -m tests.pykka_suite [--versions lowest,latest]``. "lowest" is the bound in pyproject.toml, "latest" what pip
+finds. For each version a fresh environment gets that Pykka and, from its sdist, that version's tests; one fixture file
+is patched so that "pooled" stands beside "threading" among the runtimes. Needs a package index, so it is a command of
+its own, which CI runs, and not part of the ordinary test run.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import tomllib
 import venv
 from pathlib import Path
 
@@ -38,15 +40,27 @@ RUNTIMES["pooled"] = pytest.param(
 RUNTIME_FIXTURE = '\n@pytest.fixture(scope="session", params=RUNTIMES.values())\n'
 
 
+def requirements() -> dict[str, str]:
+    """What the library depends on, by name: each as pyproject.toml has it."""
+    listed = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    return {line.partition(">")[0].partition("=")[0].strip(): line for line in listed}
+
+
+def lowest() -> str:
+    """The lowest Pykka that the library accepts."""
+    bound = requirements()["pykka"].removeprefix("pykka>=")
+    return bound + ".0" * (2 - bound.count("."))
+
+
 def run(version: str, where: Path) -> int:
     """Fetch that version and run its tests; pytest's exit code."""
     venv.create(where / "venv", with_pip=True)
     python = str(where / "venv" / "bin" / "python")
     pin = "pykka" if version == "latest" else f"pykka=={version}"
     pip = [python, "-m", "pip", "--quiet", "--disable-pip-version-check"]
-    subprocess.run(
-        [*pip, "install", pin, "attrs>=24.2", "pytest", "pytest-mock", "pytest-timeout", "hatchling"], check=True
-    )
+    ours = [line for name, line in requirements().items() if name != "pykka"]
+    builders = ["hatchling", "poetry-core"]  # its sdists are built by the one, since 4.2 by the other
+    subprocess.run([*pip, "install", pin, *ours, "pytest", "pytest-mock", "pytest-timeout", *builders], check=True)
     fetch = [*pip, "download", "--no-deps", "--no-binary", ":all:", "--no-build-isolation", "--dest", str(where), pin]
     subprocess.run(fetch, check=True)
     (sdist,) = where.glob("pykka-*.tar.gz")
@@ -63,17 +77,21 @@ def run(version: str, where: Path) -> int:
     command = [python, "-m", "pytest", "-q", "--timeout", "60", "-p", "no:cacheprovider", "tests"]
     # The sdist's own src stays off the path: what is tested is what pip installed.
     environment = {**os.environ, "PYTHONPATH": f"{suite}{os.pathsep}{ROOT}", "PYTHONDONTWRITEBYTECODE": "1"}
-    return subprocess.run(command, cwd=suite, env=environment, check=False).returncode
+    code = subprocess.run(command, cwd=suite, env=environment, check=False).returncode
+    if code:
+        print(f"pykka {version}: compare actors/pooled.py with the release's notes, or bound pykka in pyproject.toml")
+    return code
 
 
 def main() -> int:
     """Command line; 0 if every version passed."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--versions", default="4.5.0,latest", help="comma separated; 'latest' is what pip finds")
+    parser.add_argument("--versions", default="lowest,latest", help="comma separated")
+    names = [name.strip() for name in parser.parse_args().versions.split(",")]
     worst = 0
-    for version in parser.parse_args().versions.split(","):
+    for version in dict.fromkeys(lowest() if name == "lowest" else name for name in names):
         with tempfile.TemporaryDirectory() as where:
-            worst = max(worst, run(version.strip(), Path(where)))
+            worst = max(worst, run(version, Path(where)))
     return worst
 
 

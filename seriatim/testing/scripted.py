@@ -184,7 +184,7 @@ class ScriptedRunner:
 
     def evict(self, lane: str) -> int:
         """See TurnRunner.evict."""
-        if lane not in self._warm or any(name[0] == lane for name in self._playing):
+        if self._closed or lane not in self._warm or any(name[0] == lane for name in self._playing):
             return 0
         self._warm.discard(lane)
         return self._warm_bytes

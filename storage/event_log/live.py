@@ -13,12 +13,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
-import attrs
-from attrs import frozen
-
 from seriatim.clock import Clock, Timer
 from seriatim.errors import (
-    CommitTooLargeError,
     InvalidInputError,
     LogExistsError,
     LogNotFoundError,
@@ -29,8 +25,9 @@ from seriatim.errors import (
     SessionReservedError,
 )
 from seriatim.events import Event
-from seriatim.limits import WRITE_BATCH_EVENTS_MAX, WRITE_WINDOW_MS
+from seriatim.limits import WRITE_WINDOW_MS
 
+from .backing import Backing, LiveState, seen
 from .header import make_header
 from .persistence import SessionPersistence
 from .session import Session
@@ -41,37 +38,9 @@ from .values import (
     SessionPreparation,
     freeze_events,
 )
-from .write_behind import State, WriteBehind, check_window
+from .write_behind import check_window
 
 _log = logging.getLogger("seriatim.event_log")
-_DIVERGED = (SequenceMismatchError, LogExistsError, LogNotFoundError)
-
-
-@frozen
-class LiveState:
-    """How far storage is behind one live session.
-
-    ``state``: "blocked" after a failed write, until another event or a flush; "memory" without a service. ``error``:
-    what the last write failed with.
-    """
-
-    state: State | str
-    events: int
-    stored: int
-    error: Exception | None
-
-
-@attrs.define(eq=False)
-class _Live:
-    """One live session: its writer once storage has taken it, and what goes on with it."""
-
-    session: Session
-    service: SessionPersistence | None = None
-    writer: WriteBehind | None = None
-    claiming: asyncio.Task[None] | None = None
-    retiring: asyncio.Task[None] | None = None
-    claimed: bool = False
-    error: Exception | None = None
 
 
 class LiveSessions:
@@ -92,7 +61,7 @@ class LiveSessions:
         self._window_ms = check_window(window_ms)
         self._on_error = on_error
         self._service: SessionPersistence | None = None
-        self._live: dict[str, _Live] = {}
+        self._live: dict[str, Backing] = {}
         self._unpublished: dict[str, Session] = {}
         self._closed = False
 
@@ -179,7 +148,7 @@ class LiveSessions:
         if live.retiring is None:
             live.session.retire()
             live.retiring = asyncio.get_running_loop().create_task(self._retire(live))
-            live.retiring.add_done_callback(_seen)
+            live.retiring.add_done_callback(seen)
         await asyncio.shield(live.retiring)
 
     async def close(self) -> None:
@@ -201,18 +170,17 @@ class LiveSessions:
         service.bind(self)
         self._service = service
         for live in self._live.values():
-            _cut_off(live)
-            self._start_claim(live)
-        await self._for_all("could not be adopted", _claimed)
+            live.attach(service)
+        await self._for_all("could not be adopted", Backing.claimed)
 
     async def detach(self) -> None:
         """Store everything, then go on in memory alone. Raises an ExceptionGroup with what could not be stored."""
         try:
-            await self._for_all("could not be stored", lambda live: self.flush(live.session.id))
+            await self._for_all("could not be stored", Backing.flush)
         finally:
             self._service = None
             for live in self._live.values():
-                _cut_off(live)
+                live.cut_off()
 
     # SessionOwner
 
@@ -233,14 +201,7 @@ class LiveSessions:
 
         Raises what kept it from being so, SessionGoneError or LogNotFoundError among it.
         """
-        live = self._get(session_id)
-        if live.service is not None:
-            if live.writer is None and (live.claiming is None or live.claiming.done()):
-                self._start_claim(live)
-            await _claimed(live)
-            assert live.writer is not None
-            await live.writer.flush()
-            live.error = None
+        await self._get(session_id).flush()
 
     async def append(self, session_id: str, events: Sequence[Event]) -> None:
         """Append and store; durable when it returns. Raises SequenceMismatchError where they don't go on."""
@@ -267,7 +228,7 @@ class LiveSessions:
 
     def states(self) -> dict[str, LiveState]:
         """Every live session's id, and how far storage is behind it."""
-        return {name: _state(live) for name, live in self._live.items()}
+        return {name: live.state() for name, live in self._live.items()}
 
     async def __aenter__(self) -> Self:
         return self
@@ -298,14 +259,15 @@ class LiveSessions:
     async def _publish(self, session: Session) -> Session:
         live = self._live.get(session.id)
         if live is None:
-            live = self._live[session.id] = _Live(session)
-            session.observe(self._appended)
+            live = Backing(session, self, self._clock, self._window_ms, self._failed)
+            self._live[session.id] = live
+            session.observe(lambda *_: live.appended())
             if self._service is not None:
-                self._start_claim(live)
+                live.attach(self._service)
         try:
-            await _claimed(live)
+            await live.claimed()
         except asyncio.CancelledError:
-            asyncio.get_running_loop().create_task(self.retire(session.id)).add_done_callback(_seen)
+            asyncio.get_running_loop().create_task(self.retire(session.id)).add_done_callback(seen)
             raise
         except Exception:
             session.retire()
@@ -313,92 +275,34 @@ class LiveSessions:
             raise
         return session
 
-    def _start_claim(self, live: _Live) -> None:
-        assert self._service is not None
-        live.service = self._service
-        live.claiming = asyncio.get_running_loop().create_task(self._claim(live, self._service))
-        live.claiming.add_done_callback(_seen)
-
-    async def _claim(self, live: _Live, service: SessionPersistence) -> None:
-        session = live.session
-        try:
-            stored = await service.claim(session.header, session.events, session)
-        except Exception as error:
-            live.error = error
-            raise
-        if live.service is not service:
-            return  # another service took over meanwhile
-        live.claimed = True
-
-        async def write(first: int, last: int) -> int:
-            return await self._write(live, service, first, last)
-
-        live.writer = WriteBehind(write, self._clock, self._window_ms, lambda error: self._failed(live, error), stored)
-        if session.head > stored:
-            live.writer.accept(session.head - stored)
-
-    def _appended(self, session: Session, _event: Event) -> None:
-        live = self._live.get(session.id)
-        if live is not None and live.session is session and live.writer is not None:
-            live.writer.accept(1)
-
-    async def _write(
-        self, live: _Live, service: SessionPersistence, first: int, last: int, *, again: bool = False
-    ) -> int:
-        """Store a batch; how many events are stored then.
-
-        Where the log isn't where it was left, it is looked at anew: a write whose answer got lost has been stored.
-        """
-        session = live.session
-        last = min(last, first + WRITE_BATCH_EVENTS_MAX)
-        try:
-            if live.claimed:
-                await service.append(session.id, session.events_from(first, last), by=self)
-                return last
-        except CommitTooLargeError:
-            if last - first == 1:
-                raise
-            return await self._write(live, service, first, first + (last - first) // 2)
-        except _DIVERGED as error:
-            live.claimed = False
-            if again:
-                raise
-            _log.info("the log of session %s is not where it was left: %s", session.id, error)
-        stored = await service.claim(session.header, session.events, session)
-        live.claimed = True
-        return stored if stored > first else await self._write(live, service, first, last, again=True)
-
-    def _failed(self, live: _Live, error: Exception) -> None:
-        live.error = error
-        _log.warning("session %s: a background write failed, its events are kept: %s", live.session.id, error)
+    def _failed(self, session_id: str, error: Exception) -> None:
         if self._on_error is not None:
             try:
-                self._on_error(live.session.id, error)
+                self._on_error(session_id, error)
             except Exception:  # noqa: BLE001 - who listens for errors makes none
                 _log.exception("on_error failed")
 
-    async def _retire(self, live: _Live) -> None:
+    async def _retire(self, live: Backing) -> None:
         try:
-            await self.flush(live.session.id)
-            if live.service is not None:
-                await live.service.release(live.session.id, live.session)
+            await live.flush()
+            await live.release()
         except BaseException:
             live.retiring = None
             raise
         self._remove(live)
 
-    def _remove(self, live: _Live) -> None:
-        _cut_off(live)
+    def _remove(self, live: Backing) -> None:
+        live.cut_off()
         if self._live.get(live.session.id) is live:
             del self._live[live.session.id]
 
-    def _get(self, session_id: str) -> _Live:
+    def _get(self, session_id: str) -> Backing:
         live = self._live.get(session_id)
         if live is None:
             raise LogNotFoundError(session_id)
         return live
 
-    async def _for_all(self, what: str, step: Callable[[_Live], Any]) -> None:
+    async def _for_all(self, what: str, step: Callable[[Backing], Any]) -> None:
         """Do it for every session, whatever becomes of the others."""
         answers = await asyncio.gather(*map(step, list(self._live.values())), return_exceptions=True)
         errors = [answer for answer in answers if isinstance(answer, Exception)]
@@ -436,31 +340,3 @@ def _fork_length(parent: Session, boundary: int | None) -> int:
     if boundary is None:
         return opened - 1
     raise SessionForkError(parent.id, "open turn", f"a turn is open after event {boundary}")
-
-
-async def _claimed(live: _Live) -> None:
-    """Wait until storage has taken the session, or said why it doesn't."""
-    if live.claiming is not None:
-        await asyncio.shield(live.claiming)
-
-
-def _cut_off(live: _Live) -> None:
-    """Write nothing more through the service that it had."""
-    if live.writer is not None:
-        live.writer.stop()
-    live.service = live.writer = live.claiming = None
-    live.claimed = False
-
-
-def _state(live: _Live) -> LiveState:
-    writer = live.writer
-    if writer is None:
-        state = "memory" if live.service is None else "waiting" if live.error is None else "blocked"
-        return LiveState(state, live.session.head, 0, live.error)
-    return LiveState(writer.state, writer.accepted, writer.stored, live.error)
-
-
-def _seen(task: asyncio.Task[Any]) -> None:
-    """Whoever waits has the error; if nobody does, nobody is told of it at exit."""
-    if not task.cancelled():
-        task.exception()

@@ -15,6 +15,7 @@ import pytest
 from seriatim.actors.pooled import PooledActor
 from seriatim.errors import ActorDeadError, MailboxFullError
 
+from . import stress
 from .worlds import WAIT_S, Recorder, World, log_of, world_of
 
 
@@ -177,3 +178,11 @@ def test_the_bound_holds_under_fire(threaded: World) -> None:
         done.wait(0.001)
     log = log_of(ref)
     assert Counter(entry for entry in log if entry != "end") == Counter(accepted)
+
+
+def test_a_sample_of_the_stress_holds() -> None:
+    """The stress command's own run, small: no overlap, no order broken, nothing lost, no ask hung."""
+    counted = stress.run(30_000)
+    assert counted.messages >= 30_000
+    assert counted.stops >= 7
+    assert counted.holds, counted

@@ -24,6 +24,7 @@ from seriatim.testing.scripted import Script, ScriptedRunner
 from seriatim.turn import Message, TurnJob
 
 SOON = Growth(events=10, rest_events=1, compact_events=0)
+NEVER = SOON
 numbers = itertools.count()
 
 

@@ -56,7 +56,7 @@ class Stage:
         """Time passes; the writes that it starts come to their end."""
         self.clock.advance(ms)
         await asyncio.sleep(0)
-        while writing := [m.writer._writing for m in live._live.values() if m.writer and m.writer._writing]:
+        while writing := [b._writer._writing for b in live._live.values() if b._writer and b._writer._writing]:
             await asyncio.wait(writing)
 
     async def stored(self, session_id: str = ID) -> list[SessionEvent]:

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from pathlib import Path
 
+import attrs
 import pytest
 
+from seriatim.commits import Commit, Durable, Part, Refused
 from seriatim.errors import LogNotFoundError, StoreUnhealthyError, WriteUnknownError
-from seriatim.events import Event
+from seriatim.events import Event, session_log
 from seriatim.limits import WRITE_BATCH_EVENTS_MAX
+from seriatim.storage.memory import MemoryStore
+from seriatim.storage.sqlite import SqliteStore
 
 from .live_world import ID, TURN, Stage, kinds, log_of, say_turn, stage, told
 
@@ -195,6 +200,27 @@ async def test_success_is_told_after_the_commit(stage: Stage) -> None:
         await service.append(ID, marked)
         assert numbers((await service.read_from(ID, 0)).events) == list(range(15))
         assert session.head == 15
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+def test_keys_are_claimed_by_commits_alone(tmp_path: Path, kind: str) -> None:
+    """A commit that is refused claims none of its fifteen keys; the same ones go through with the next (B124)."""
+    store = MemoryStore() if kind == "memory" else SqliteStore(tmp_path / "state.db")
+    reader, keys = store.reader(), tuple(f"key-{n}" for n in range(15))
+    events = tuple(Event("x/y", n, 0, {}, True) for n in range(15))
+
+    def commit(name: str, head: int) -> Commit:
+        part = Part(session_log("s"), head, tuple(attrs.evolve(e, seq=head + e.seq) for e in events), None, {"n": 1})
+        return Commit(name, session_log("s"), 0, (part,), keys)
+
+    try:
+        assert isinstance(store.commit([commit("a", 7)])[0], Refused)
+        assert reader.has_keys(keys) == set()
+        assert store.commit([commit("b", 0)]) == [Durable("b")]
+        assert reader.has_keys(keys) == set(keys)
+    finally:
+        reader.close()
+        store.close()
 
 
 @told

@@ -211,7 +211,7 @@ BUGS: Final = (
     Bug(
         "a dead lane keeps its slots",
         supervisor.SupervisorActor._crashed,
-        (("self._ports.slots.give_back_all(lane.key)", "pass"),),
+        (("self._ports.slots.give_back_all(lane.key, but=0 if ended is None else 1)", "pass"),),
         _crashes,
     ),
     Bug(
@@ -220,7 +220,7 @@ BUGS: Final = (
         (
             (
                 "self._back_off(lane, lane.crashes)",
-                "self._quarantine(lane) if lane.doomed else self._back_off(lane, lane.crashes)",
+                "self._quarantine(lane) if lane.failing else self._back_off(lane, lane.crashes)",
             ),
         ),
         lambda plan: plan.lane_crash > 0.03 and plan.writer < 1,

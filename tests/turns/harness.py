@@ -78,21 +78,34 @@ class Ear:
         return self.of(TurnEnded)
 
 
-class Harness:
-    """A runner of one kind, with the scripts its turns play, found by idempotency key."""
+WARM_BYTES = 1000
 
-    def __init__(self, kind: str) -> None:
+
+class Harness:
+    """A runner of one kind, with the scripts its turns play, found by idempotency key.
+
+    ``warm``: each lane has an agent of its own, of WARM_BYTES.
+    """
+
+    def __init__(self, kind: str, *, warm: bool = False) -> None:
         self.kind = kind
         self.scripts: dict[str, Script] = {}
         self.ran: list[str] = []
         self.scripted: ScriptedRunner | None = None
         self.runner: TurnRunner
         if kind == "scripted":
-            self.scripted = ScriptedRunner(lambda job: self.scripts[job.idempotency_key])
+            self.scripted = ScriptedRunner(
+                lambda job: self.scripts[job.idempotency_key], warm_bytes=WARM_BYTES if warm else 0
+            )
             self.runner = self.scripted
         else:
             agent = self._play_async if kind == "async" else self._play
-            self.runner = AgentRunner(asyncio.get_running_loop(), agent, on_error=lambda where, error: None)
+            self.runner = AgentRunner(
+                asyncio.get_running_loop(),
+                None if warm else agent,
+                (lambda session: _Warm(agent)) if warm else None,
+                on_error=lambda where, error: None,
+            )
 
     def start(self, script: Script, lane: str = "lane", generation: int = 1) -> Ear:
         """Start a turn that plays ``script``."""
@@ -181,11 +194,22 @@ def _give(end: Any) -> Any:
     return None if end is NEVER else end
 
 
-def play(kind: str, scenario: Callable[[Harness], Awaitable[None]]) -> None:
+class _Warm:
+    """A lane's own agent."""
+
+    def __init__(self, run: Callable[[Turn], Any]) -> None:
+        self.run = run
+
+    def memory_bytes(self) -> int:
+        """Its logical size."""
+        return WARM_BYTES
+
+
+def play(kind: str, scenario: Callable[[Harness], Awaitable[None]], *, warm: bool = False) -> None:
     """Run a scenario on a loop of its own, and close the runner."""
 
     async def whole() -> None:
-        harness = Harness(kind)
+        harness = Harness(kind, warm=warm)
         await scenario(harness)
         await harness.runner.close(5)
 

@@ -7,7 +7,7 @@ import pytest
 from seriatim.limits import REPLY_BYTES_MAX
 from seriatim.testing.scripted import NEVER, Script, ScriptCall, ScriptStep
 from seriatim.turn import Reply, Silence, StepOffered, ToolFinished, TurnDelta, Usage
-from tests.turns.harness import KINDS, Harness, play
+from tests.turns.harness import KINDS, WARM_BYTES, Harness, play
 
 pytestmark = pytest.mark.parametrize("kind", KINDS)
 
@@ -333,3 +333,33 @@ def test_lanes_run_side_by_side(kind: str) -> None:
         await h.ended(stuck)
 
     play(kind, scenario)
+
+
+def test_an_idle_agent_is_released_once(kind: str) -> None:
+    """evict() of an idle lane gives back its agent's bytes, once; a lane without one gives 0; the next turn runs."""
+
+    async def scenario(h: Harness) -> None:
+        assert h.runner.evict("lane") == 0
+        await h.ended(h.start(Script("one")))
+        assert h.runner.evict("other") == 0
+        assert h.runner.evict("lane") == WARM_BYTES
+        assert h.runner.evict("lane") == 0
+        assert (await h.ended(h.start(Script("two"), generation=2))).text == "two"
+        assert h.runner.evict("lane") == WARM_BYTES
+
+    play(kind, scenario, warm=True)
+
+
+def test_an_agent_in_use_is_not_released(kind: str) -> None:
+    """evict() in mid-turn gives 0 and harms nothing; after close there is nothing to give."""
+
+    async def scenario(h: Harness) -> None:
+        ear = h.start(Script("hi", steps=(ScriptStep("", (LOOK,)),)))
+        await h.until(ear, lambda: any(isinstance(told, ToolFinished) for told in ear.told))
+        assert h.runner.evict("lane") == 0
+        h.runner.proceed("lane", 1, tuple(told.call_id for told in ear.told if isinstance(told, ToolFinished)))
+        assert (await h.ended(ear)).text == "hi"
+        await h.runner.close(5)
+        assert h.runner.evict("lane") == 0
+
+    play(kind, scenario, warm=True)

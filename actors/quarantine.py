@@ -1,0 +1,31 @@
+"""A lane in quarantine: it keeps dying, so it serves nothing but its user's being told (DESIGN §4).
+
+Its last incarnation suspends the conversation and owes its user one notice, in one commit, and then only settles that
+debt. What was accepted stays waiting, in the log; the next start of the process takes it up in a fresh conversation.
+Should even this die, or the logs not be readable, the lane refuses without a word in its log.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from seriatim.actors.session import Flush, SessionActor, Tick
+from seriatim.commits import Durable, Refused, Unknown
+from seriatim.mail import AttemptWanted, Inbound, PartAbandoned, PartFailed, PartSettled, Quarantine
+
+__all__ = ["QuarantinedLane"]
+
+SERVED = frozenset({
+    Quarantine, Durable, Refused, Unknown, Tick, Flush, AttemptWanted, PartSettled, PartFailed, PartAbandoned,
+})  # fmt: skip
+
+
+class QuarantinedLane(SessionActor):
+    """Tells its user, refuses what comes, starts nothing."""
+
+    def on_receive(self, message: Any) -> None:
+        """Refuse inbound mail; what a turn still says goes nowhere, for its turn is open in the log."""
+        if type(message) is Inbound:
+            self._ports.receipts.refuse(message.id, "quarantined")
+        elif type(message) in SERVED:
+            super().on_receive(message)
