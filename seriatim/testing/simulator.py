@@ -35,7 +35,6 @@ import asyncio
 import contextlib
 import logging
 import zlib
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, Final
@@ -49,7 +48,6 @@ from seriatim.actors.supervisor import LaneCrashed, PassivateLane, key_of
 from seriatim.config import GatewayConfig
 from seriatim.events import Event, LogId
 from seriatim.keys import canonical_key
-from seriatim.limits import CRASHES_MAX
 from seriatim.mail import Inbound
 from seriatim.storage.contract import StoreReader
 from seriatim.testing.chance import Dice, Plan, plan_of
@@ -144,7 +142,6 @@ class Simulator:
         self._poison: set[str] = set()
         self._dead = ""
         self._stopping: Iterator[None] | None = None
-        self._crashes_of: Counter[str] = Counter()
         self._serving: dict[str, str] = {}
         self._now_ms = START_MS
         self._life = 0
@@ -179,7 +176,7 @@ class Simulator:
         self.faults = False
         self.outside.acts = 0
         self.platform.come_back()
-        if self._maimed():
+        if self.process.runtime.directory.quarantined:
             self._end("an operator restarts it")
         self._settle()
         self._everywhere("plain last")
@@ -251,7 +248,7 @@ class Simulator:
         """Nothing can happen any more unless people act: what holds at any rest is judged."""
         self.outside.lull = False
         self.note("", "all is at rest")
-        judge_live(self, self.process, self.process.reader(), all_serve=not self._maimed())
+        judge_live(self, self.process, self.process.reader())
         self._hold()
 
     def _hold(self) -> None:
@@ -264,7 +261,6 @@ class Simulator:
         self._life += 1
         self._dead = ""
         self._stopping = None
-        self._crashes_of.clear()
         self._serving.clear()
         self.witness.reborn()
         self.given.append([])
@@ -302,10 +298,6 @@ class Simulator:
         while not stopped.ready:
             yield
         self._end("it was stopped")
-
-    def _maimed(self) -> bool:
-        """Whether a lane may be in quarantine: only a new process serves it again."""
-        return max(self._crashes_of.values(), default=0) > CRASHES_MAX
 
     # --- what strikes ----------------------------------------------------------------------------------
 
@@ -347,7 +339,6 @@ class Simulator:
         if not struck:
             return None
         self.deaths += 1
-        self._crashes_of[name if key is None else key] += 1
         error = self.dice.pick("error", ERRORS)
         self.note("" if key is None else key, f"{name} dies of {error.__name__}")
         return error(BY_US)
