@@ -116,6 +116,8 @@ class _Lane:
     """Its next incarnation, or the one that lives, only tells the user that it is given up."""
     unwinding: int = 0
     """The generation of a cancelled turn that may still run; 0 when there is none."""
+    cancelled: int = 0
+    """The generation that was cancelled last because its lane died: its end is no turn's end."""
 
 
 class Directory:
@@ -415,13 +417,15 @@ class SupervisorActor(PooledActor):
         if lane is None or lane.ref is not crash.ref:
             return
         running = lane.gate.durable.running if lane.gate is not None else None
-        ended = None if running is None else _end_of(running.generation, crash.signals)
+        wanted = running is not None and running.generation != lane.cancelled
+        ended = _end_of(running.generation, crash.signals) if running is not None and wanted else None
         if running is not None and ended is not None:
             lane.live_generation = running.generation  # its end is kept: nothing runs a second time
         elif running is not None:
             assert lane.gate is not None
             told = type(crash.message) is TurnEnded or lane.gate.heard(TurnEnded)
-            lane.unwinding = 0 if told else running.generation
+            if wanted:
+                lane.cancelled, lane.unwinding = running.generation, 0 if told else running.generation
             self._ports.runner.cancel(lane.key, running.generation, "the lane's actor crashed")
         self._bury(lane)
         self._ports.slots.give_back_all(lane.key, but=0 if ended is None else 1)

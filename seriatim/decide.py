@@ -41,7 +41,7 @@ from seriatim.mail import (
     TurnBroken,
 )
 from seriatim.queueing import authority, entry_of, place
-from seriatim.recovery import close_turn, recover, take_up
+from seriatim.recovery import close_turn, recover, take_up, take_up_all
 from seriatim.turn import StepOffered, ToolCall, ToolFinished, TurnEnded
 
 FAILED_TEXT: Final = "This message could not be answered: the agent {how}."
@@ -365,6 +365,7 @@ def _drain_timed_out(batch: Batch, m: DrainTimedOut) -> None:
 def _quarantine(batch: Batch, m: Quarantine) -> None:
     """The conversation ends here; what waits is left to a later start, which takes it up in a fresh one."""
     state = batch.state
+    take_up_all(batch)  # what is owed from before goes first
     batch.lane("route/suspended", {"reason": "quarantined"})
     if state.waiting:
         to = reply_target(batch, next(iter(state.waiting)))

@@ -24,9 +24,7 @@ def recover(batch: Batch, message: Recover) -> None:
     """The crash plan of an incarnation, as drafts and effects. The caller starts the next turn."""
     state = batch.state
     running = state.running
-    batch.after.append(Owes(tuple(state.owed)))
-    for owed in state.owed.values():
-        batch.after.append(take_up(owed))
+    take_up_all(batch)
     if running is not None and running.generation != message.live_generation:
         close_turn(batch, "interrupted")
         batch.lane("inbox/interrupted", {"ids": list(running.ids), "generation": running.generation})
@@ -42,6 +40,12 @@ def _give_up(batch: Batch, running: Running) -> None:
     batch.after.extend(Finished(inbox_id, "dropped", None, "interrupted") for inbox_id in running.ids)
     batch.lane("route/suspended", {"reason": "interrupted"})
     batch.owe(GIVEN_UP_TEXT.format(times=INTERRUPTIONS_MAX), to)
+
+
+def take_up_all(batch: Batch) -> None:
+    """Tell delivery all that the lane owes, and to take it up."""
+    batch.after.append(Owes(tuple(batch.state.owed)))
+    batch.after.extend(map(take_up, batch.state.owed.values()))
 
 
 def take_up(owed: Owed) -> Deliver:
