@@ -292,20 +292,12 @@ class _Lane:
         self.stopped_at = None
 
     def _route_suspended(self, event: Event) -> None:
-<<<<<<< HEAD
-        if event.data["reason"] == "quarantined":  # its user is told
-            self.undecided += 1
-            self.in_a_row = 0
-        if self.stopped_at is None:
-            self.stopped_at = event.seq if event.data["reason"] == "stop" else -1
-=======
         if event.data["reason"] == "quarantined":
             self.undecided += 1  # the notice of it
             self.in_a_row = 0
             self.stopped_at = -1
         elif self.stopped_at is None:
             self.stopped_at = -1 if event.data["reason"] == "interrupted" else event.seq
->>>>>>> main
 
     def _inbox_claimed(self, event: Event) -> None:
         claimed = [self.messages[inbox_id] for inbox_id in event.data["ids"]]
