@@ -358,6 +358,10 @@ class SupervisorActor(PooledActor):
             return
         ports = self._ports
         lane.unread = 0
+        running = message.state.running
+        kept = lane.live_generation
+        if kept and (lane.failing or running is None or running.generation != kept):
+            ports.slots.give_back(lane.key)  # what was in flight has ended that turn: nobody else returns its slot
         assert self._lane_ports is not None
         shared = parse_session_key(lane.key).shared
         gate = Gate(lane.incarnation, message.state, ports.rules, ports.fresh_id)
