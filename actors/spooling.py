@@ -12,7 +12,7 @@ import asyncio
 import logging
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final, Literal, Protocol
 
 from attrs import define, frozen
 
@@ -28,8 +28,10 @@ from seriatim.storage.spool import Spool, Spooled
 _log = logging.getLogger("seriatim.spool")
 
 UNAVAILABLE: Final = "storage_unavailable"
-_LATER: Final = frozenset({UNAVAILABLE, "lane_busy", "queue_full", "stopping"})
-"""Refusals of a message that is kept already after which it is offered again, if need be by the next process."""
+_TAKEN: Final = frozenset({"accepted", "merged", "duplicate"})
+"""Outcomes after which a message is in the store."""
+_LATER: Final = frozenset({UNAVAILABLE, "lane_busy", "queue_full", "stopping", "pending"})
+"""Answers to a message that is kept already after which it is offered again, if need be by the next process."""
 
 
 class Lanes(Protocol):
@@ -187,11 +189,14 @@ class SpoolDoor:
             entry.answer = None
             answer.set_result(None)
             self._offered.pop(message.id, None)
-            if receipt.outcome != "refused":
+            if receipt.outcome in _TAKEN:
                 self._follow(receipt, entry)
-                self._settle(entry, receipt.outcome, receipt.reason)  # type: ignore[arg-type]
+                self._settle(entry, receipt.outcome, receipt.reason)
             elif entry.spooling:
                 pass  # the spool has the say
+            elif receipt.outcome == "pending":  # the gateway stops before anybody knows
+                self._follow(receipt, entry)
+                self._settle(entry, "pending", None)
             elif receipt.reason == UNAVAILABLE:
                 self._keep(entry)
             else:
@@ -199,7 +204,7 @@ class SpoolDoor:
 
         self._lanes.accept(message.event, message.prefix, answered, inbox_id=message.id, key=message.key)
 
-    def _settle(self, entry: _Entry, outcome: AcceptOutcome, reason: str | None) -> None:
+    def _settle(self, entry: _Entry, outcome: AcceptOutcome | Literal["pending"], reason: str | None) -> None:
         settled, entry.settled = entry.settled, None
         if settled is None:
             return
@@ -281,7 +286,7 @@ class SpoolDoor:
                     if not batch:
                         await self._on_thread(self._spool.keep_only, hopeless)
                         place = self._spool.size  # behind those that no lane takes: the next start asks again
-                if not batch and not self._waiting and (self._writing is None or self._writing.done()):
+                if not batch and (self._writing is None or self._writing.done()):
                     self._backlog = False  # nothing came meanwhile: from here on the lanes get it first
                     if self._lanes is not None and not hopeless:
                         _log.warning("everything that was spooled is in the store")
@@ -331,8 +336,8 @@ class SpoolDoor:
             answer: asyncio.Future[Receipt] = self._loop.create_future()
             self._lanes.accept(message.event, message.prefix, answer.set_result, inbox_id=message.id, key=message.key)
             receipt = await answer
-            if receipt.outcome in ("refused", "pending"):
-                return receipt.reason or "refused"
+            if receipt.outcome not in _TAKEN:
+                return receipt.reason or receipt.outcome
             if entry is not None:
                 self._follow(receipt, entry)
         self._kept.pop(message.key, None)

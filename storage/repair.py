@@ -102,8 +102,8 @@ def _copy_log(old: sqlite3.Connection, new: sqlite3.Connection, number: int, tol
 def _copy_keys(old: sqlite3.Connection, new: sqlite3.Connection, told: Salvaged) -> None:
     new.execute("BEGIN IMMEDIATE")
     try:
-        for (key,) in old.execute("SELECT key FROM keys ORDER BY key"):
-            new.execute("INSERT INTO keys VALUES (?)", [key])
+        for row in old.execute("SELECT * FROM keys ORDER BY key"):
+            new.execute(f"INSERT INTO keys VALUES ({','.join('?' * len(row))})", row)  # noqa: S608
             told.keys += 1
     except sqlite3.DatabaseError:
         told.keys_whole = False

@@ -143,7 +143,7 @@ def judge_live(ground: Ground, process: Process, reader: StoreReader) -> None:
             ground.complain(f"at rest, and the gate of {state.key} isn't")
         if told != state:
             ground.complain(f"the live state of {state.key} isn't what its logs tell: {state}, not {told}")
-        if state.key not in runtime.directory.quarantined:
+        if state.key not in runtime.directory.quarantined:  # there it waits for the next start
             _check_idle(ground, state, full=full, draining=runtime.switches.draining)
     for log, hot in reader.open_work():
         key = log.removeprefix("lane:")

@@ -95,10 +95,12 @@ def test_what_the_disk_refuses_is_not_kept(
 
     monkeypatch.setattr(os, call, fail)
     with pytest.raises(StoreUnhealthyError):
-        spool.append([message(1)])
+        spool.append([message(1, "longer than what comes next" * 9)])
     monkeypatch.undo()
     spool.append([message(2)])
     assert [one.id for one in spool.read(0, 9)[0]] == ["i0", "i2"]
+    again = opened(tmp_path)
+    assert (again.size, again.problems) == (spool.file.stat().st_size, [])
     assert [one.id for one in spooled(tmp_path)] == ["i0", "i2"]
 
 
