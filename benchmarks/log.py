@@ -12,6 +12,8 @@ commits.N.vs_floor           commits/s with N waiting over those of the floor; N
                              ``ours_us`` and ``floor_us`` per commit, and ``statements`` per group, by SQLite's trace
 beside_cpu_thread_vs_alone   commits/s with 64 waiting beside a thread that computes in pure Python, over those without
 sqlite_bytes_per_turn        growth of the closed database file per turn
+
+and those of ``benchmarks.growth``.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, Final
 
+from benchmarks import growth
 from benchmarks.counts import CountedStore
 from benchmarks.floors import HOT, INSERTS
 from benchmarks.load import busy_thread
@@ -284,6 +287,7 @@ def main() -> None:
     options = parser.parse_args()
     figures: tuple[Callable[[Path], dict[str, Any]], ...] = (
         functools.partial(measure_commits, turns=options.turns, rounds=options.rounds),
+        growth.measure,
     )
     result: dict[str, Any] = {"sqlite": sqlite3.sqlite_version}
     with tempfile.TemporaryDirectory(prefix="seriatim-log-", dir=options.folder) as folder:

@@ -1,4 +1,4 @@
-"""The command line: ``seriatim chat``, ``serve``, ``balance``, ``repair``, ``export``, ``import`` and ``verify``.
+"""The command line: ``seriatim`` chat, serve, balance, rebuild, repair, export, import, verify.
 
 Exit codes: 0 all well; 1 the balance or a comparison doesn't hold, a repair lost something, or a stop left turns to be
 resumed; 2 the configuration, the home or the arguments are wrong (one line on standard error says what, and nothing was
@@ -30,6 +30,7 @@ from seriatim.gateway import Gateway
 from seriatim.storage.audit import Audit, audit
 from seriatim.storage.event_log import command as logs
 from seriatim.storage.home import Home
+from seriatim.storage.projections import rebuild
 from seriatim.storage.repair import salvage
 from seriatim.storage.spool import spooled
 from seriatim.storage.sqlite_reader import SqliteReader
@@ -64,7 +65,9 @@ def _parser() -> argparse.ArgumentParser:
     balance = commands.add_parser("balance", help="check that no accepted message is unaccounted for")
     repair = commands.add_parser("repair", help="copy what is whole in a damaged home into a new one")
     repair.add_argument("--to", metavar="DIR", required=True, help="the new home; must not exist, or be empty")
-    for command, run in ((chat, _chat), (serve, _serve), (balance, _balance), (repair, _repair)):
+    rebuild_ = commands.add_parser("rebuild", help="make the index of open work and its counters anew from the logs")
+    runs = ((chat, _chat), (serve, _serve), (balance, _balance), (repair, _repair), (rebuild_, _rebuild))
+    for command, run in runs:
         command.set_defaults(command=run)
         _add_common(command)
     balance.add_argument("--json", action="store_true", help="print JSON")
@@ -136,6 +139,16 @@ def _balance(arguments: argparse.Namespace) -> int:
         reader.close()
     print(json.dumps(_as_json(found, waiting)) if arguments.json else _as_text(found, waiting))
     return 0 if found.holds else 1
+
+
+def _rebuild(arguments: argparse.Namespace) -> int:
+    home = Home.own(_config(arguments).home)
+    try:
+        wrong = rebuild(home.database)
+    finally:
+        home.close(clean=False)
+    print(f"{wrong} rows of the index were not what the logs tell; they are now. Checkpoints are taken anew.")
+    return 0
 
 
 def _repair(arguments: argparse.Namespace) -> int:

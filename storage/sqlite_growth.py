@@ -12,6 +12,7 @@ from seriatim.events import LogId
 
 from .checkpoints import archive_sum, archive_text, checkpoint_sum, checkpoint_text
 from .contract import Archive, Balance, Checkpoint
+from .encoding import from_json
 from .staging import is_name
 
 
@@ -77,7 +78,7 @@ def read_checkpoint(connection: sqlite3.Connection, log: LogId, of: Literal["sta
     if end != seq or chain != found or crc != checkpoint_sum(log, of, seq, version, text):
         return None
     try:
-        data: Any = json.loads(text)
+        data: Any = from_json(text)
     except ValueError:
         return None
     return Checkpoint(log, of, seq, version, data)
@@ -92,7 +93,7 @@ def read_archive(connection: sqlite3.Connection, log: LogId) -> Archive | None:
     counts = Balance(accepted, answered, merged, dropped, 0)
     if crc != archive_sum(log, base, chain, version, counts, text):
         raise CorruptionError(f"{log} before {base}", "the archive's checksum is broken", log=log, seq=0)
-    return Archive(log, base, version, counts, json.loads(text))
+    return Archive(log, base, version, counts, from_json(text))
 
 
 _KEEP: Final = """

@@ -85,6 +85,8 @@ class Coordinator:
             if self._pool.reserved(session_id) is not None:
                 raise SessionReservedError(session_id)
             track = self._tracks.get(session_id) or await self._adopt(session_id)
+            if track.strayed:
+                raise SequenceMismatchError(session_id, track.head, 0, batch[0].seq)
             if track.doubt:
                 batch = await self._resolve(track, batch)
             track.check_fits(batch)
@@ -104,6 +106,7 @@ class Coordinator:
                 self._tracks.drop(session_id)  # somebody else writes this log; the next append looks again
             else:
                 track.head = error.actual  # a live session's log is never adopted: that would close its turn
+                track.strayed = True
             raise SequenceMismatchError(session_id, error.actual, 0, batch[0].seq) from error
         except (LogExistsError, LogNotFoundError):
             self._tracks.drop(session_id)
@@ -271,7 +274,8 @@ class Coordinator:
             if track is not None and track.session is not None:
                 if track.session is not session:
                     raise SessionLiveError(session_id, "is another live object's")
-                return track.head
+                if not track.strayed:
+                    return track.head
             stored = await self.run(self._backend.read, session_id)
             known = header if stored is None else stored.header
             if track is not None and stored is None:

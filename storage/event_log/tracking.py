@@ -22,7 +22,7 @@ class Tracked:
 
     ``head``: how many events are stored. ``open``: a turn is open, so forgetting the log would let the next append
     close it. ``doubt``: a batch that may or may not be stored at ``head``. ``session``: the live object that claimed
-    it.
+    it; ``strayed``: somebody else wrote its log since, so the object must claim it again before it writes.
     """
 
     header: SessionHeader
@@ -30,6 +30,7 @@ class Tracked:
     open: bool = False
     doubt: tuple[SessionEvent, ...] = ()
     session: Any = None
+    strayed: bool = False
 
     def check_fits(self, batch: Sequence[Event]) -> None:
         """Raise SequenceMismatchError unless the batch goes on at the head without a hole."""

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from seriatim.events import lane_log, session_log
+from seriatim.commits import Commit, Part
+from seriatim.events import Event, lane_log, session_log
 from seriatim.lane import LaneState, fold
 from seriatim.storage.contract import Checkpoint, Store
 from seriatim.storage.memory import MemoryDisk, MemoryStore
@@ -145,6 +146,34 @@ def test_a_stop_before_the_history_is_there_starts_no_turn() -> None:
         life.talk(5)
         life.end()
     assert 0 < never_began < 12
+
+
+def test_an_incarnation_that_ends_before_the_history_is_there_loses_no_turn() -> None:
+    """Its log moves on behind its back: the successor doesn't take a turn for running that never began."""
+    disk = MemoryDisk()
+    first = Life(lambda: MemoryStore(disk))
+    first.talk(10)
+    first.end()
+    waited = 0
+    for seed in range(12):
+        life = Life(lambda: MemoryStore(disk), seed=seed)
+        life.say("one", run=False)
+        while not any(gate.durable.running for gate in life.runtime.directory.gates()):
+            life.dispatcher.step()
+        waited += not life.jobs
+        head = life.state.head
+        late = Event("turn/late", head, 1, {"turn": 1, "generation": 1, "reason": "test"})
+        life.store.commit([Commit(f"foreign {seed}", life.log, 10**6, (Part(life.log, head, (late,)),))])
+        life.say("two", run=False)
+        life.wait()
+        said = [claim.text for job in life.jobs for claim in job.claims]
+        assert said[-1] == "two"
+        assert "one" in said
+        assert not life.state.waiting
+        assert life.runtime.slots.held == 0
+        assert life.state == told(life)
+        life.end()
+    assert waited > 0
 
 
 @pytest.mark.parametrize(

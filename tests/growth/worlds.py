@@ -103,6 +103,13 @@ class Life:
                 self.dispatcher.step()
             self.runner.run()
 
+    def wait(self) -> None:
+        """Until nothing is due at any time."""
+        self.run()
+        while self.clock.next_due_ms() is not None:
+            self.clock.fire_next()
+            self.run()
+
     def say(self, text: str, chat: str = "1", *, run: bool = True, message_id: str = "") -> Receipt:
         """Somebody writes; by default everything that follows is done."""
         source = SessionSource("fake", chat, user_id="u")

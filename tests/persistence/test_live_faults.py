@@ -10,13 +10,14 @@ import attrs
 import pytest
 
 from seriatim.commits import Commit, Durable, Part, Refused
-from seriatim.errors import LogNotFoundError, StoreUnhealthyError, WriteUnknownError
+from seriatim.errors import LogExistsError, LogNotFoundError, StoreUnhealthyError, WriteUnknownError
 from seriatim.events import Event, session_log
 from seriatim.limits import WRITE_BATCH_EVENTS_MAX
 from seriatim.storage.memory import MemoryStore
 from seriatim.storage.sqlite import SqliteStore
 
 from .live_world import ID, TURN, Stage, kinds, log_of, say_turn, stage, told
+from .worlds import JsonlWorld
 
 __all__ = ["stage"]
 FULL = StoreUnhealthyError("the disk is full")
@@ -200,6 +201,27 @@ async def test_success_is_told_after_the_commit(stage: Stage) -> None:
         await service.append(ID, marked)
         assert numbers((await service.read_from(ID, 0)).events) == list(range(15))
         assert session.head == 15
+
+
+def test_a_stranger_s_log_is_left_alone(tmp_path: Path) -> None:
+    """Where another process has gone on with the log, each flush is refused and writes nothing, closers neither."""
+
+    @told
+    async def story(stage: Stage) -> None:
+        async with stage.service() as (service, _), stage.service() as (stranger, _):
+            live = stage.sessions()
+            await live.attach(service)
+            session = await live.create(ID)
+            say_turn(session, 1)
+            await live.flush(ID)
+            await stranger.append(ID, [Event("turn/start", 6, 0, {"turn": 2, "claims": ["theirs"]})])
+            say_turn(session, 2)
+            for _ in range(3):
+                with pytest.raises(LogExistsError):
+                    await live.flush(ID)
+            assert len((await stranger.read_from(ID, 0)).events) == 7
+
+    story(Stage(JsonlWorld(tmp_path, "raw")))
 
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])

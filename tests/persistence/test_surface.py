@@ -105,6 +105,19 @@ def test_undos_are_taken_back_one_by_one_until_something_is_said() -> None:
     assert redo(surface, TIME) == ()
 
 
+def test_a_snapshot_keeps_every_undo() -> None:
+    """Two undos, a snapshot, and both can still be taken back."""
+    surface = fold(log_of(*turn(1), *turn(2)))
+    whole = surface.seqs()
+    surface.extend(undo(surface, 1, TIME).events).extend(undo(surface, 1, TIME).events)
+
+    twin = surface_from_json(json.loads(json.dumps(surface_to_json(surface))))
+    twin.extend(redo(twin, TIME))
+    twin.extend(redo(twin, TIME))
+
+    assert twin.seqs() == whole
+
+
 def test_a_retry_keeps_the_question_and_counts_as_the_same_turn() -> None:
     """Retry shows the question without its answers; undo then takes back the question with every attempt."""
     surface = fold(log_of(*turn(1), *turn(2)))
