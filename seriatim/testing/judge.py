@@ -143,7 +143,8 @@ def judge_live(ground: Ground, process: Process, reader: StoreReader, *, all_ser
             ground.complain(f"at rest, and the gate of {state.key} isn't")
         if told != state:
             ground.complain(f"the live state of {state.key} isn't what its logs tell: {state}, not {told}")
-        _check_idle(ground, state, full=full, draining=runtime.switches.draining)
+        if state.key not in runtime.directory.quarantined:  # there it waits for the next start
+            _check_idle(ground, state, full=full, draining=runtime.switches.draining)
     for log, hot in reader.open_work():
         key = log.removeprefix("lane:")
         if all_serve and key not in runtime.directory.live and not runtime.switches.draining:
