@@ -129,13 +129,11 @@ class SpoolDoor:
             self._keep(entry)
 
     async def close(self) -> None:
-        """Take nothing in any more; whoever waits is released. What is kept is taken in at the next start."""
+        """Take nothing in any more; what is kept is taken in at the next start. Its lane answers who still waits."""
         self._closed = True
         if self._taking is not None:
             self._taking.cancel()
         await asyncio.gather(*filter(None, (self._taking, self._writing)), return_exceptions=True)
-        for entry in (*self._waiting, *self._offered.values()):
-            self._settle(entry, "refused", "stopping")
         error = GatewayClosedError("the gateway stopped; what was accepted is answered at the next start")
         for entry in self._kept.values():
             entry.receipt._finish(error)
@@ -225,7 +223,7 @@ class SpoolDoor:
     def _keep(self, entry: _Entry) -> None:
         if entry.spooling:
             return
-        if len(self._waiting) >= SPOOL_WAITING_MAX:
+        if self._closed or len(self._waiting) >= SPOOL_WAITING_MAX:
             self._settle(entry, "refused", UNAVAILABLE)
             return
         entry.spooling = True

@@ -89,8 +89,9 @@ def key_of(name: str) -> str | None:
 
 
 def _end_of(generation: int, mail: Iterable[Any]) -> TurnEnded | None:
-    """The end of that turn, if it is among *mail*."""
-    return next((m for m in mail if type(m) is TurnEnded and m.generation == generation), None)
+    """The end that the turn came to by itself, if it is among *mail*; one that we cut short runs again."""
+    ends = (m for m in mail if type(m) is TurnEnded and m.generation == generation)
+    return next((end for end in ends if end.reason not in ("aborted", "interrupted")), None)
 
 
 @define
@@ -357,6 +358,10 @@ class SupervisorActor(PooledActor):
             return
         ports = self._ports
         lane.unread = 0
+        running = message.state.running
+        kept = lane.live_generation
+        if kept and (lane.failing or running is None or running.generation != kept):
+            ports.slots.give_back(lane.key)  # what was in flight has ended that turn: nobody else returns its slot
         assert self._lane_ports is not None
         shared = parse_session_key(lane.key).shared
         gate = Gate(lane.incarnation, message.state, ports.rules, ports.fresh_id)

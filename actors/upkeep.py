@@ -168,6 +168,9 @@ class UpkeepActor(PooledActor):
             work.state = lane_from_snapshot(wish.key, before.version, before.data)
             work.count = Count.of(before.counts)
         state = work.state
+        if state.head >= wish.base:
+            self._begin()  # asked for twice: by an incarnation that didn't know what the one before had asked
+            return
         events = self._reader.read(work.log, state.head, min(COMPACT_READ_EVENTS, wish.base - state.head))
         if not events:
             raise CorruptionError(work.log, f"ends at {state.head}, and its lane was at {wish.base}")

@@ -141,7 +141,7 @@ def measure_boot(folder: Path, lanes: int, rounds: int) -> dict[str, Any]:
     populous(few, LANES_FEW)
     boot(many)
     boot(few)
-    pairs = [(boot(many), boot(few)) for _ in range(rounds)]
+    pairs = [(boot(many), boot(few)) for _ in range(rounds * 5)]
     return {
         "boot_100k_vs_1k": _ratio(pairs),
         "boot_lanes": lanes,

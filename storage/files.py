@@ -111,9 +111,8 @@ def _peek(path: str, size: int) -> None:
         code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
         if code == sqlite3.SQLITE_NOTADB:
             raise FormatUnsupportedError(path, "foreign", "is not a SQLite database, or no longer one") from None
-        if code == sqlite3.SQLITE_CORRUPT and not _has_wal(path):
-            raise CorruptionError(path, f"is cut, or its first page is damaged ({size} bytes are left)") from None
-        # With a WAL the file may rightly be shorter: a kill inside a checkpoint leaves page 1 written first.
+        # Whatever else is wrong may be the checkpoint of a living owner, or one that a kill broke off: a look without
+        # locks can't tell, and the next one, under SQLite's locks, does.
         return
     if size < _HEADER_BYTES:
         raise CorruptionError(path, "is cut inside its header")
@@ -127,11 +126,6 @@ def _marks(connection: sqlite3.Connection) -> tuple[int, int]:
     application: int = connection.execute("PRAGMA application_id").fetchone()[0]
     version: int = connection.execute("PRAGMA user_version").fetchone()[0]
     return application, version
-
-
-def _has_wal(path: str) -> bool:
-    wal = Path(path + "-wal")
-    return wal.exists() and wal.stat().st_size > 0
 
 
 def _check_version(path: str, version: int) -> None:

@@ -127,7 +127,7 @@ def _check_rest(ground: Ground, process: Process) -> None:
             ground.complain(f"at rest, and {count} {what}")
 
 
-def judge_live(ground: Ground, process: Process, reader: StoreReader, *, all_serve: bool = True) -> None:
+def judge_live(ground: Ground, process: Process, reader: StoreReader) -> None:
     """At any rest, turns may be running: each live lane is what its logs tell, and none has work that lies idle."""
     runtime = process.runtime
     full = runtime.slots.held >= runtime.settings.slots_max
@@ -147,7 +147,8 @@ def judge_live(ground: Ground, process: Process, reader: StoreReader, *, all_ser
             _check_idle(ground, state, full=full, draining=runtime.switches.draining)
     for log, hot in reader.open_work():
         key = log.removeprefix("lane:")
-        if all_serve and key not in runtime.directory.live and not runtime.switches.draining:
+        served = key in runtime.directory.live or key in runtime.directory.quarantined
+        if not served and not runtime.switches.draining:
             ground.complain(f"{key} has open work and is not live: {hot}")
     for receipt in process.receipts:
         ground.checked["no_lost_mail"] += 1

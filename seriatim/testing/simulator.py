@@ -35,7 +35,6 @@ import asyncio
 import contextlib
 import logging
 import zlib
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, Final
@@ -43,12 +42,12 @@ from typing import Any, Final
 from attrs import define
 
 from seriatim.actors.runtime import Settings
+from seriatim.actors.session import Ending, Passivated
 from seriatim.actors.simulation import Envelope
-from seriatim.actors.supervisor import PassivateLane, key_of
+from seriatim.actors.supervisor import LaneCrashed, PassivateLane, key_of
 from seriatim.config import GatewayConfig
 from seriatim.events import Event, LogId
 from seriatim.keys import canonical_key
-from seriatim.limits import CRASHES_MAX
 from seriatim.mail import Inbound
 from seriatim.storage.contract import StoreReader
 from seriatim.testing.chance import Dice, Plan, plan_of
@@ -143,7 +142,7 @@ class Simulator:
         self._poison: set[str] = set()
         self._dead = ""
         self._stopping: Iterator[None] | None = None
-        self._crashes_of: Counter[str] = Counter()
+        self._serving: dict[str, str] = {}
         self._now_ms = START_MS
         self._life = 0
 
@@ -177,7 +176,7 @@ class Simulator:
         self.faults = False
         self.outside.acts = 0
         self.platform.come_back()
-        if self._maimed():
+        if self.process.runtime.directory.quarantined:
             self._end("an operator restarts it")
         self._settle()
         self._everywhere("plain last")
@@ -249,7 +248,7 @@ class Simulator:
         """Nothing can happen any more unless people act: what holds at any rest is judged."""
         self.outside.lull = False
         self.note("", "all is at rest")
-        judge_live(self, self.process, self.process.reader(), all_serve=not self._maimed())
+        judge_live(self, self.process, self.process.reader())
         self._hold()
 
     def _hold(self) -> None:
@@ -262,7 +261,7 @@ class Simulator:
         self._life += 1
         self._dead = ""
         self._stopping = None
-        self._crashes_of.clear()
+        self._serving.clear()
         self.witness.reborn()
         self.given.append([])
         self.note("", f"process {self._life} starts")
@@ -300,10 +299,6 @@ class Simulator:
             yield
         self._end("it was stopped")
 
-    def _maimed(self) -> bool:
-        """Whether a lane may be in quarantine: only a new process serves it again."""
-        return max(self._crashes_of.values(), default=0) > CRASHES_MAX
-
     # --- what strikes ----------------------------------------------------------------------------------
 
     def _strike(self) -> None:
@@ -331,6 +326,7 @@ class Simulator:
         key = key_of(name)
         told = describe(message) if envelope.phase == "receive" else str(envelope.phase)
         self.note("" if key is None else key, f"{name.rpartition('#')[2] if key else name} gets {told}")
+        self._watch_lives(envelope, key)
         if not self.faults:
             return None
         if key is None:
@@ -343,10 +339,22 @@ class Simulator:
         if not struck:
             return None
         self.deaths += 1
-        self._crashes_of[name if key is None else key] += 1
         error = self.dice.pick("error", ERRORS)
         self.note("" if key is None else key, f"{name} dies of {error.__name__}")
         return error(BY_US)
+
+    def _watch_lives(self, envelope: Envelope, key: str | None) -> None:
+        """No lane's actor starts before the one before it has died, or has told the supervisor that it is over."""
+        message = envelope.message
+        if isinstance(message, (Passivated, Ending)):
+            self._serving.pop(message.key, None)
+        elif isinstance(message, LaneCrashed):
+            self._serving.pop(key_of(message.crash.name) or "", None)
+        elif key is not None and envelope.phase == "start":
+            self.checked["one_actor_per_key"] += 1
+            if key in self._serving:
+                self.complain(f"{key}: {envelope.ref.name} starts while {self._serving[key]} serves")
+            self._serving[key] = envelope.ref.name
 
     def script(self, job: TurnJob) -> Script:
         """What the agent does in a turn."""

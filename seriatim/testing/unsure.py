@@ -48,7 +48,8 @@ class UnsureDisk:
         if not world.faults:
             return None
         # A store looks id and keys up before anything else can refuse.
-        refused = None if commit.id in self._disk.ids or self._disk.keys.keys() & set(commit.unique) else Fault.REFUSED
+        known = commit.id in self._disk.ids or any(key in self._disk.keys for key in commit.unique)
+        refused = None if known else Fault.REFUSED
         if self._outage or hits("outage", plan.outage):
             self._outage = self._outage - 1 if self._outage else OUTAGE_COMMITS
             return refused

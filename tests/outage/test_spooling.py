@@ -163,6 +163,25 @@ def test_an_unknown_commit_does_not_keep_its_message_waiting(tmp_path: Path) -> 
         assert world.replies == ["re m0"]
 
 
+def test_a_stop_in_an_outage_calls_nothing_refused_that_may_be_durable(tmp_path: Path) -> None:
+    """With store and spool gone, a message whose commit is in doubt at the stop has no outcome; others are refused."""
+    world = World(tmp_path)
+    (tmp_path / "spool").write_bytes(b"in the way")
+
+    async def scenario() -> None:
+        async with world.gateway() as gateway:
+            world.medium.fault = Fault.UNKNOWN_DONE
+            doubtful = asyncio.ensure_future(gateway.accept(world.platform.say("m0").event))
+            await world.until(lambda: "spool" in {where for where, _ in world.errors})
+            assert not doubtful.done()
+            await gateway.stop(drain_s=0)
+            with pytest.raises(GatewayClosedError, match="before it was known"):
+                await doubtful
+
+    world.run(scenario)
+    assert balance_of(tmp_path)["accepted"] == 1
+
+
 def test_refuse_tells_adapters_and_people(tmp_path: Path) -> None:
     """By default nothing is accepted: each receipt says why, each chat hears it once, and later all goes on."""
     world = World(tmp_path, "refuse")

@@ -209,6 +209,12 @@ BUGS: Final = (
         _crashes,
     ),
     Bug(
+        "a turn that a crash cut short counts as ended",
+        supervisor._end_of,
+        (('end.reason not in ("aborted", "interrupted")', "True"),),
+        _crashes,
+    ),
+    Bug(
         "a dead lane keeps its slots",
         supervisor.SupervisorActor._crashed,
         (("self._ports.slots.give_back_all(lane.key, but=0 if ended is None else 1)", "pass"),),

@@ -24,6 +24,7 @@ from seriatim.commits import Commit, Durable, Hot, Outcome, Part, Refused
 from seriatim.errors import CorruptionError, LosslessJsonError, OwnershipLostError, StoreUnhealthyError
 from seriatim.events import Event, LogId, mend_text
 from seriatim.limits import WAL_CHECKPOINT_BYTES, WAL_CHECKPOINT_EVENTS
+from seriatim.storage import files as storage_files
 from seriatim.storage.contract import Erasure, Store
 from seriatim.storage.memory import MemoryDisk, MemoryStore
 from seriatim.storage.sqlite import SqliteStore
@@ -85,6 +86,26 @@ def test_many_open_a_new_database_at_once(tmp_path: Path) -> None:
     for opener in openers:
         opener.communicate()
         assert opener.returncode == 0
+
+
+def test_a_look_in_the_middle_of_anothers_checkpoint(files: SqliteWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What looks damaged without locks, because an owner is writing it, is looked at again under them (B95)."""
+    store = files.open()
+    store.commit([born()])
+    store.close()
+    marks, looks = storage_files._marks, list[sqlite3.Connection]()
+
+    def torn_once(connection: sqlite3.Connection) -> tuple[int, int]:
+        looks.append(connection)
+        if len(looks) == 1:
+            error = sqlite3.DatabaseError("database disk image is malformed")
+            error.sqlite_errorcode, error.sqlite_errorname = sqlite3.SQLITE_CORRUPT, "SQLITE_CORRUPT"
+            raise error
+        return marks(connection)
+
+    monkeypatch.setattr(storage_files, "_marks", torn_once)
+    assert len(files.open().reader().read(LANE)) == 1
+    assert len(looks) > 1
 
 
 def test_two_handles_and_eight_threads(files: SqliteWorld) -> None:
