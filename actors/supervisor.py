@@ -89,9 +89,8 @@ def key_of(name: str) -> str | None:
 
 
 def _end_of(generation: int, mail: Iterable[Any]) -> TurnEnded | None:
-    """The end that the turn came to by itself, if it is among *mail*; one that we cut short runs again."""
-    ends = (m for m in mail if type(m) is TurnEnded and m.generation == generation)
-    return next((end for end in ends if end.reason not in ("aborted", "interrupted")), None)
+    """The end of that turn, if it is among *mail*."""
+    return next((m for m in mail if type(m) is TurnEnded and m.generation == generation), None)
 
 
 @define

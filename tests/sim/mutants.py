@@ -210,8 +210,8 @@ BUGS: Final = (
     ),
     Bug(
         "a turn that a crash cut short counts as ended",
-        supervisor._end_of,
-        (('end.reason not in ("aborted", "interrupted")', "True"),),
+        supervisor.SupervisorActor._crashed,
+        ((" and running.generation != lane.cancelled", ""),),
         _crashes,
     ),
     Bug(
