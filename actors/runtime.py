@@ -234,12 +234,17 @@ class Runtime:
                 command, args = found
         by_receipt = not self.deliveries.serves(event.source.platform.name, event.account)
         key = key or unique_key(event)
-        message = Inbound(inbox_id, key, event, len(event.text), command, args, by_receipt, prefix)
+        wave = self.switches.wave
+        message = Inbound(inbox_id, key, event, len(event.text), command, args, by_receipt, prefix, wave)
         try:
             self.directory.submit(lane, message)
         except ActorError:
             self.receipts.refuse(inbox_id, "lane_busy")
         return receipt
+
+    def turn_away(self) -> None:
+        """What was accepted so far and no lane has decided yet is refused: whoever offers it keeps it, in its order."""
+        self.switches.wave += 1
 
     # --- stop ------------------------------------------------------------------------------------------
 

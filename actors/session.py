@@ -110,6 +110,8 @@ class Switches:
         """Start no turn."""
         self.stopped = False
         """Start no lane: what reports there still are, the next start finds in the ledger."""
+        self.wave = 0
+        """Inbound mail of an earlier wave is refused: it is kept elsewhere and will be offered again, in its order."""
 
 
 @frozen
@@ -194,6 +196,8 @@ class SessionActor(PooledActor):
             self._passivate(message)
         elif kind is Flush:
             self._act(self._gate.flush(now))
+        elif kind is Inbound and message.wave < self._ports.switches.wave:
+            self._ports.receipts.refuse(message.id, "storage_unavailable")
         else:
             if kind is SlotGranted:
                 self._granted += 1

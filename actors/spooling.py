@@ -48,6 +48,10 @@ class Lanes(Protocol):
         """Offer a message to its lane."""
         ...
 
+    def turn_away(self) -> None:
+        """Have the lanes refuse what they were offered and haven't decided."""
+        ...
+
 
 @frozen
 class Admission:
@@ -227,7 +231,11 @@ class SpoolDoor:
             self._settle(entry, "refused", UNAVAILABLE)
             return
         entry.spooling = True
-        self._backlog = True
+        if not self._backlog:
+            self._backlog = True
+            if self._lanes is not None:
+                # One that still lies in a mailbox must not get in before this one, which is taken in later.
+                self._lanes.turn_away()
         self._waiting.append(entry)
         if self._writing is None or self._writing.done():
             self._writing = self._loop.create_task(self._write(), name="seriatim spool")

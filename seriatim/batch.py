@@ -24,7 +24,8 @@ from seriatim.outbox import Channel, split
 class Rules:
     """The settings that rules depend on (see GatewayConfig for their meaning).
 
-    ``freshness_ms``: how old an interrupted turn may be to run again by itself.
+    ``freshness_ms``: how old an interrupted turn may be to run again by itself. ``refuse_behind``: a message that the
+    store refuses takes those that wait behind it along (they go to a spool, in their order).
     """
 
     collapse: Literal["merge", "replace"] = "merge"
@@ -32,6 +33,7 @@ class Rules:
     stop_suspends: bool = True
     freshness_ms: int = 3_600_000
     attempts_ambiguous_max: int = 3
+    refuse_behind: bool = False
 
 
 @define

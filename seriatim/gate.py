@@ -370,7 +370,15 @@ class Gate:
             out.failed = error
 
     def _unavailable(self, mail: list[Mail], now: Now, out: Out) -> None:
-        """Tell senders no; decide what has happened anyway again later; go on with the stash at once."""
+        """Tell senders no; decide what has happened anyway again later; go on with the stash at once.
+
+        Where the refused are kept elsewhere and offered again, those behind them are refused with them: else they
+        would get in before.
+        """
+        if self.rules.refuse_behind:
+            mail = [*mail, *(message for message in self._stash if type(message) is Inbound)]
+            behind, self._stash, self._stash_bytes = self._stash, [], 0
+            self._put_back([message for message in behind if type(message) is not Inbound])
         for message in mail:
             if type(message) is Inbound:
                 out.internal.append(Nack(message.id, "storage_unavailable"))

@@ -29,9 +29,9 @@ def test_gated_commits(counted: dict[str, dict[str, Any]], variant: str, commits
 
 @pytest.mark.parametrize(("variant", "commits"), [("", 2), ("idempotent", 2), ("separate_attempt", 3)])
 def test_one_statement_a_commit(counted: dict[str, dict[str, Any]], variant: str, commits: int) -> None:
-    """Alone, a commit is one SQL step, and nothing is looked up beside it."""
+    """Alone, a commit is one SQL step, and nothing is looked up beside it but a checkpoint in fifty turns."""
     alone = counted[variant]["1"]
-    assert commits <= alone["statements"] <= commits + alone["lazy_commits"]
+    assert commits <= alone["statements"] <= commits + alone["lazy_commits"] + 0.05
 
 
 @pytest.mark.parametrize(("variant", "commits"), [("", 2), ("idempotent", 2), ("separate_attempt", 3)])

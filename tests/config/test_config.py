@@ -52,6 +52,7 @@ stop_suspends = false
 on_unavailable = "spool"
 [stop]
 drain_s = 0.5
+watchdog_s = 5
 
 [adapters.irc]
 type = "irc"

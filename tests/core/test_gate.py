@@ -8,7 +8,7 @@ import inspect
 import pytest
 
 import seriatim.effects
-from seriatim.batch import Batch
+from seriatim.batch import Batch, Rules
 from seriatim.effects import (
     Ack,
     AckDuplicate,
@@ -151,6 +151,20 @@ def test_the_stash_goes_on_at_once_after_a_refusal() -> None:
     bench.drain()
     assert [ack.id for ack in bench.all(Ack)][-1] == follow
     assert bench.gate.durable.running is not None
+
+
+def test_who_waits_behind_a_refused_message_is_refused_with_it() -> None:
+    """Where refused messages are kept elsewhere, none from behind overtakes; what has happened anyway stays."""
+    bench = Bench(Rules(refuse_behind=True))
+    bench.said("a")
+    first = bench.say("b")
+    behind = bench.say("c")
+    bench.offer(bench.end())
+    bench.refuse()
+    assert [nack.id for nack in bench.internal if type(nack) is Nack] == [first, behind]
+    bench.drain()
+    assert bench.gate.durable.running is None
+    assert bench.gate.durable.accepted == 1
 
 
 def test_a_commit_in_flight_is_not_offered_twice() -> None:

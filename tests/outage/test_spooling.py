@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from seriatim import Gateway, GatewayConfig
+from seriatim import Gateway, GatewayConfig, MessageEvent, SessionSource
 from seriatim.actors.notices import KEPT, REFUSED
 from seriatim.config import StorageConfig
 from seriatim.errors import FormatUnsupportedError, GatewayClosedError, InvalidInputError, StoreUnhealthyError
@@ -61,6 +61,34 @@ def test_kept_while_the_store_fails_and_answered_in_order_afterwards(tmp_path: P
     assert [name for name in said if name[0] != "n"] == [*(f"m{number}" for number in range(6)), "last"]
     assert [name for name in said if name[0] == "n"] == [f"n{number}" for number in range(1, 6)]
     assert balance_of(tmp_path) == {"accepted": 12, "waiting": 0}
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["live lane", "new lane"])
+@pytest.mark.parametrize("left", [1, 2, 3])
+def test_a_short_failure_lets_nobody_overtake(tmp_path: Path, left: int, known: bool) -> None:
+    """In a burst whose first commits alone are refused, what waits behind them doesn't get in before them."""
+    world = World(tmp_path)
+
+    async def scenario() -> None:
+        async with world.gateway() as gateway:
+            if known:
+                world.platform.say("m0")
+                await world.until(lambda: world.replies == ["re m0"])
+            world.medium.fault, world.medium.left = Fault.REFUSED, left
+            source = SessionSource("fake", chat_id="1", user_id="7")
+            accepting = []
+            for number in range(1, 9):
+                event = MessageEvent(f"m{number}", source, account="fake", message_id=f"b{number}")
+                accepting.append(asyncio.ensure_future(gateway.accept(event)))
+                if number % 3 == 0:
+                    await asyncio.sleep(0)
+            receipts = await asyncio.gather(*accepting)
+            assert {receipt.outcome for receipt in receipts} <= {"accepted", "merged"}
+            await world.until(lambda: gateway.balance()["waiting"] == 0 and not world.spool_file.exists())
+
+    world.run(scenario)
+    said = [name for text in world.replies for name in text.removeprefix("re ").split(",")]
+    assert said == [f"m{number}" for number in range(0 if known else 1, 9)]
 
 
 def test_a_start_without_a_store(tmp_path: Path) -> None:

@@ -31,10 +31,11 @@ WAIT_S = 20.0
 
 
 class Medium:
-    """The home's store. ``fault``: what commits meet now; ``shut``: it can't be opened."""
+    """The home's store. ``fault``: what commits meet now, ``left`` of them (None: all); ``shut``: it doesn't open."""
 
     def __init__(self) -> None:
         self.fault: Fault | None = None
+        self.left: int | None = None
         self.shut = False
         self.opened = 0
 
@@ -46,6 +47,10 @@ class Medium:
         return FaultyStore(SqliteStore(path), script=self._script)
 
     def _script(self, number: int, commit: Commit) -> Fault | None:
+        if self.left is not None:
+            if not self.left:
+                return None
+            self.left -= 1
         return self.fault
 
 
