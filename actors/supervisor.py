@@ -527,6 +527,8 @@ class SupervisorActor(PooledActor):
         if lane is None or lane.incarnation != message.incarnation or lane.ref is None:
             return
         lane.ref.stop()
+        # It may still wait for a slot that it no longer needs; a grant to the dead would wake nobody.
+        self._ports.slots.give_back_all(lane.key)
         self._ports.runner.evict(lane.key)
         self._ports.gone(lane.key)
         del self._lanes[lane.key]
