@@ -653,7 +653,7 @@ class Gateway:
         ``storage`` holds the fields of ``StoreHealth``, the paths among them that agents' tools should be kept from.
         """
         runtime = self._runtime
-        state = "failed" if self._failure is not None else self._state
+        state: str = "failed" if self._failure is not None else self._state
         if self._pid != os.getpid():
             state = "forked"
         facts: dict[str, Any] = {"state": state, "adapters": {}, "store": str(self._unopened or "works")}

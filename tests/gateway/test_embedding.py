@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from seriatim import Gateway, GatewayConfig
+from seriatim.actors.warden import WarmLanes
 from seriatim.config import StopConfig
 from seriatim.errors import GatewayClosedError, InvalidInputError, WrongThreadError
 from seriatim.testing.fake_platform import FakePlatform
@@ -133,6 +134,21 @@ if child:
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=20, check=True)
 
     assert sorted(ran.stdout.split()) == ["forked", "running"]
+
+
+def test_a_burst_over_the_cap_is_told_once() -> None:
+    """Many turns begin before the warden looks: one word to it, not one each; the next turn says it again."""
+    said: list[None] = []
+    warm = WarmLanes(1, lambda: said.append(None))
+    for key in ("a", "b", "c", "d"):
+        warm.touched(key, 1)
+    assert len(said) == 1
+
+    assert warm.beyond() == ["a", "b", "c"]
+    warm.touched("a", 1)
+
+    assert len(said) == 2
+    assert warm.beyond() == ["b", "c", "d"]
 
 
 class OddPlatform(FakePlatform):
