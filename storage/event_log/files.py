@@ -27,7 +27,10 @@ TEMPORARY: Final = ".new"
 
 
 def create(path: Path, content: bytes) -> None:
-    """Make the file with this content, mode 0600, durably; never over another. Raises LogExistsError."""
+    """Make ``<root>/<project>/<session>/<file>`` with this content, mode 0600, durably; never over another.
+
+    Raises LogExistsError, StoreUnhealthyError when it surely isn't there, WriteUnknownError when that can't be said.
+    """
     made = _make_folders(path.parent)
     temporary = path.with_name(TEMPORARY)
     try:
@@ -44,7 +47,8 @@ def create(path: Path, content: bytes) -> None:
             os.fsync(folder)
         finally:
             os.close(folder)
-        for parent in made:
+        # Also where nothing was made: whoever made them may have been killed, or be another thread, before its syncs.
+        for parent in dict.fromkeys([*path.parents[1:3], *made]):
             sync_folder(parent)
     except OSError as error:
         if path.exists():

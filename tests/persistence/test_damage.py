@@ -221,6 +221,25 @@ def test_a_creation_that_is_killed_leaves_all_or_nothing(tmp_path: Path, encodin
         assert _files(root) == _files(tmp_path / "whole")
 
 
+def test_folders_that_a_killed_creation_left_become_durable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Folders of a creation that was killed before it synced them are synced by the next one, before it answers."""
+    logs = JsonlLogs(tmp_path / "root")
+    path = Path(logs.locate(header()).path)
+    path.parent.mkdir(parents=True)
+    synced: set[int] = set()
+    real = os.fsync
+
+    def sync(descriptor: int) -> None:
+        synced.add(os.fstat(descriptor).st_ino)
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", sync)
+
+    logs.append(ID, header(), 0, turn(0))
+
+    assert {folder.stat().st_ino for folder in (path.parent, *path.parents[1:3])} <= synced
+
+
 @each_encoding
 @pytest.mark.parametrize("broken", ["pwrite", "fsync", "short"])
 def test_a_failed_append_is_taken_back(tmp_path: Path, encoding: Encoding, broken: str) -> None:
