@@ -1,4 +1,4 @@
-"""The turn runner: runs agents outside the lanes, and tells the lanes what comes of it (DESIGN §§4, 6).
+"""The turn runner: runs agents outside the lanes, and tells the lanes what comes of it.
 
 A turn is one task on the gateway's loop. Async agents run inside that task; plain functions and generators on
 a daemon thread of their own, which the task awaits. How many there are at once is bounded by the caller's turn

@@ -1,4 +1,4 @@
-"""CacheWardenActor: keeps the number of warm lanes within its cap, least recently used first (DESIGN §9).
+"""CacheWardenActor: keeps the number of warm lanes within its cap, least recently used first.
 
 It only asks; a lane with open work stays. Runs on the loop dispatcher.
 """

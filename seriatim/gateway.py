@@ -1,4 +1,4 @@
-"""The gateway: a host's one object. It puts adapters, actors, agent and store together (DESIGN §§4, 8).
+"""The gateway: a host's one object. It puts adapters, actors, agent and store together.
 
 Embedded, ``async with Gateway(...)`` runs everything on the caller's loop and installs no signal handlers;
 ``run()`` and ``started()`` own a loop of their own.

@@ -1,4 +1,4 @@
-"""The state home: one folder, one owner (DESIGN §5).
+"""The state home: one folder, one owner.
 
 Owning it means holding an OS lock for the life of the process. The lock dies with its holder, so no file
 that is left behind can look alive. Whatever refuses the home does so before a byte in it is written.

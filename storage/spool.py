@@ -1,4 +1,4 @@
-"""The spool: accepted messages that wait on disk for a store that can't be reached (DESIGN §5).
+"""The spool: accepted messages that wait on disk for a store that can't be reached.
 
 One JSONL file, one message a line, each line under a checksum. A message counts as kept once ``append`` has returned,
 which is after the sync of its line; a line that a kill cut short was never told of, and is cut away. The spool is no

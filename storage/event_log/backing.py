@@ -1,4 +1,4 @@
-"""How storage follows one live session: the claim of its log, its write-behind, its errors (seed 1; §§11, 12)."""
+"""How storage follows one live session: the claim of its log, its write-behind, its errors (seed §§11, 12)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stands between the operations of a service and its backend: order, adoption, repair, claims (seed 1 §§9-13).
+"""What stands between the operations of a service and its backend: order, adoption, repair, claims (seed §§9-13).
 
 Everything here runs on the service's loop, in tasks that nobody cancels; the backend's calls run on threads.
 """

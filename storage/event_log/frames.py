@@ -1,4 +1,4 @@
-"""Zstandard frames: written whole, found by their structure, decoded within a bound (seed 1 §15).
+"""Zstandard frames: written whole, found by their structure, decoded within a bound (seed §15).
 
 A file is frames one after another, each a batch. Frames are walked block by block, so that a frame cut by the end of
 the file (torn: it was never acknowledged) is told from one whose bytes are wrong (damage).

@@ -1,4 +1,4 @@
-"""LiveSessions: the sessions that are alive, with their logs in memory and storage running behind (seed 1; §§7, 11).
+"""LiveSessions: the sessions that are alive, with their logs in memory and storage running behind (seed §§7, 11).
 
 For those who use the event-log service alone; a gateway's lanes have gates instead. It is the ``SessionOwner`` of the
 service it is attached to: while a session is alive, only what was appended here reaches its log. Everything runs on

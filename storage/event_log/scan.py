@@ -1,4 +1,4 @@
-"""Walking a JSONL file batch by batch, in bounded memory (seed 1 §15; a batch is the atom, DESIGN §5).
+"""Walking a JSONL file batch by batch, in bounded memory (seed §15; a batch is the atom).
 
 Up to the end of the last whole batch a file is what was acknowledged. What follows is either torn, which means that
 no batch is closed there and nothing acknowledged is missing, or damage, which is an error.

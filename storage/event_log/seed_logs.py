@@ -1,4 +1,4 @@
-"""Reading what the event-log seed's own system wrote: its JSONL files and its SQLite file, format 0 (seed 1 §§15-17).
+"""Reading what the event-log seed's own system wrote: its JSONL files and its SQLite file, format 0 (seed §§15-17).
 
 Only read, never repaired. A log's first record is its header, tagged "session"; runs of stream deltas may be packed in
 one row. A bad row or a hole after the last ``turn/end`` is a torn tail and is left out, one before it is damage.

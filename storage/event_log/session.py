@@ -1,4 +1,4 @@
-"""Session: one live conversation in memory, its append-only log and what follows from it (seed 1, "Session").
+"""Session: one live conversation in memory, its append-only log and what follows from it (seed, "Session").
 
 Its log is the truth while it is alive; storage runs behind. Used on one loop. An append is synchronous: it is whole
 when the call returns, and nobody who watches can undo it.

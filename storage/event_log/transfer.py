@@ -1,4 +1,4 @@
-"""Carrying whole sessions from one backend to another, and proving that they arrived (DESIGN §5).
+"""Carrying whole sessions from one backend to another, and proving that they arrived.
 
 Runs offline, on one thread, over the backends' ports. Nothing is ever overwritten: what is there already is compared,
 and a session that was carried in part, by a run that was stopped, is gone on with.
