@@ -258,7 +258,7 @@ class AgentRunner:
                 result = await self._on_thread(running, entry)
             ended = endings.completed(job, result)
         except (asyncio.CancelledError, GeneratorExit) as exc:
-            if running.why is None and _ended_from_outside():
+            if running.why is None and ended_from_outside():
                 ended = endings.interrupted(job, "the event loop is shutting down")
             else:
                 ended = endings.failed(job, exc)
@@ -331,8 +331,8 @@ class AgentRunner:
             _log.error("on_error itself failed: %s", type(exc).__name__)  # no text of errors in logs
 
 
-def _ended_from_outside() -> bool:
-    """Whether this task was cancelled or dropped with its loop, as against an agent that raised the same by itself."""
+def ended_from_outside() -> bool:
+    """Whether this task was cancelled or dropped with its loop; what runs in it may raise the same by itself."""
     try:
         task = asyncio.current_task()
     except RuntimeError:  # no loop runs: the task is being collected
