@@ -51,6 +51,19 @@ def test_no_run_is_trivial(totals: Totals) -> None:
     assert totals.total["timers_while_runnable"] > 0
     assert all(count > 10 * len(SEEDS) for count in totals.evaluations.values())
     assert len(totals.evaluations) >= 10
+    assert min(totals.fewest.values()) > 0, totals.fewest
+
+
+def test_a_sum_tells_the_least_of_its_parts(totals: Totals) -> None:
+    """However the seeds are cut; an invariant that one seed never judged has the minimum 0."""
+    parts = Totals()
+    for at in range(0, len(SEEDS), 8):
+        parts.add(run_seeds(SEEDS[at : at + 8]))
+    assert parts.fewest == totals.fewest
+
+    silent = Totals(seeds=1)
+    parts.add(silent)
+    assert set(parts.fewest.values()) == {0}
 
 
 def test_a_seed_replays() -> None:
