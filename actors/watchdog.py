@@ -42,11 +42,6 @@ class Watchdog:
         """What was watched has ended."""
         self._disarmed.set()
 
-    @property
-    def bitten(self) -> bool:
-        """Whether *overdue* was called."""
-        return self._bitten
-
     def _count(self, seconds: float) -> None:
         if self._disarmed.wait(seconds):
             return

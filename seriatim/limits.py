@@ -215,6 +215,24 @@ NOTICE_MS: Final = 600_000
 NOTICES_MAX: Final = 4096
 """Chats remembered as told; beyond it the longest told may hear it again."""
 
+IRC_LINE_BYTES_MAX: Final = 16 * 1024
+"""One inbound line of IRC: 512, and 8191 of tags, with room to spare. A longer one is no IRC and is skipped."""
+
+IRC_INBOUND_MAX: Final = 1024
+"""IRC messages read and not yet accepted; when so many wait, the connection isn't read, and TCP holds the server."""
+
+IRC_SENDS_MAX: Final = 1024
+"""IRC messages waiting for their turn to be written; the runtime keeps the rest in its ledger."""
+
+STREAM_LINE_BYTES_MAX: Final = 1024 * 1024
+"""One line of a model's stream; a server that sends longer ones is not speaking this protocol."""
+
+CONFIG_FILE_BYTES_MAX: Final = 1 << 20
+"""A configuration larger than 1 MiB is some other file, given by mistake."""
+
+EXTRA_WORKERS_MAX: Final = 256
+"""Workers that a pool adds while others block: a chain this long is a loop of asks, not a program."""
+
 assert STORE_COMMIT_BYTES_MAX < JSONL_FRAME_BYTES_MAX
 assert STORE_COMMIT_BYTES_MAX <= STORE_GROUP_BYTES_MAX
 assert REPLY_BYTES_MAX < STORE_COMMIT_BYTES_MAX

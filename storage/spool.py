@@ -23,6 +23,8 @@ from seriatim.errors import SeriatimError, StoreUnhealthyError
 from seriatim.limits import SPOOL_BYTES_MAX
 from seriatim.model import MessageEvent, SessionSource
 
+from .files import sync_folder
+
 SPOOL: Final = "spool"
 _FILE: Final = "inbound.jsonl"
 _DAMAGED: Final = "damaged.jsonl"
@@ -114,7 +116,7 @@ class Spool:
             else:
                 lines = b"".join(map(_line, messages))
                 self._replace(lines)
-            _sync_folder(self.folder)
+            sync_folder(self.folder)
         except OSError as error:
             raise StoreUnhealthyError(f"{self.file}: can't be written ({error.strerror})") from None
         self.keys = {message.key for message in messages}
@@ -149,8 +151,8 @@ class Spool:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
-        _sync_folder(self.folder)
-        _sync_folder(self.folder.parent)
+        sync_folder(self.folder)
+        sync_folder(self.folder.parent)
         self._doubtful = False
 
     def _replace(self, lines: bytes) -> None:
@@ -236,14 +238,6 @@ def _write(descriptor: int, data: bytes) -> None:
     left = memoryview(data)
     while left:
         left = left[os.write(descriptor, left) :]
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _further() -> Iterable[str]:

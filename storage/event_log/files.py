@@ -21,6 +21,7 @@ from seriatim.errors import (
     StoreUnhealthyError,
     WriteUnknownError,
 )
+from seriatim.storage.files import sync_folder
 
 _CHUNK: Final = 1 << 20
 TEMPORARY: Final = ".new"
@@ -127,15 +128,6 @@ def cut(descriptor: int, path: Path, end: int, size: int) -> Path:
     except OSError as error:
         raise _unhealthy(path, error) from None
     return aside
-
-
-def sync_folder(folder: Path) -> None:
-    """Make the folder's entries durable."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _chunks(descriptor: int, start: int, end: int) -> Iterator[bytes]:

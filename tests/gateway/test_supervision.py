@@ -18,13 +18,12 @@ from seriatim.decide import QUARANTINED_TEXT
 from seriatim.effects import Ack, Deliver, Finished, RunTurn
 from seriatim.limits import CRASHES_MAX, RESTART_MS
 from seriatim.mail import Inbound, PartSettled, Recover
-from seriatim.storage.audit import audit
 from seriatim.storage.sqlite_reader import SqliteReader
 from seriatim.testing.clock import VirtualClock
 from seriatim.testing.fake_platform import FakePlatform
 from seriatim.turn import TurnEnded
 
-from .bots import bot, echo, run, until
+from .bots import balance_holds, bot, echo, run, until
 
 
 @pytest.fixture(autouse=True)
@@ -48,15 +47,6 @@ def dying(
 
     monkeypatch.setattr(SessionActor, "on_receive", on_receive)
     return died
-
-
-def balance_holds(home: Path) -> bool:
-    """Law 1, over the counters and over the logs."""
-    reader = SqliteReader(home / "state.db")
-    try:
-        return audit(reader).holds
-    finally:
-        reader.close()
 
 
 ERRORS = (ValueError("a bug"), asyncio.CancelledError(), SystemExit(3), GeneratorExit())

@@ -80,21 +80,15 @@ class Module:
 
     def tree(self) -> ast.Module:
         """Its syntax tree."""
-        return _tree(self.path)
+        return ast.parse(self.path.read_text(encoding="utf-8"), str(self.path))
 
     def imports(self) -> tuple[Import, ...]:
         """Everything imported anywhere in it, for types only or inside a function included."""
         return _imports(self)
 
 
-# Several rules look at every file; each is parsed and walked once a run.
-
-
-@cache
-def _tree(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"), str(path))
-
-
+# Several rules look at every file's imports. They are kept, the trees are not: a million objects more would make each
+# collection of the garbage in later tests slow.
 @cache
 def _imports(module: Module) -> tuple[Import, ...]:
     found: list[Import] = []
