@@ -151,6 +151,34 @@ def test_a_burst_over_the_cap_is_told_once() -> None:
     assert warm.beyond() == ["b", "c", "d"]
 
 
+@pytest.mark.parametrize("by_host", [False, True], ids=["by itself", "by the host"])
+def test_a_turn_whose_task_is_cancelled_by_others_fails(tmp_path: Path, by_host: bool) -> None:
+    """While the loop goes on nobody else would end it: its slot and its lane are free again."""
+    tasks: list[Any] = []
+
+    async def agent(turn: Any) -> str:
+        if turn.text != "bad":
+            return "fine"
+        tasks.append(asyncio.current_task())
+        if not by_host:
+            tasks[0].cancel()
+        await asyncio.Event().wait()
+        return "never"
+
+    async def main() -> tuple[Any, Any, Any]:
+        async with bot(agent, tmp_path) as it:
+            bad = await it.accept("bad")
+            await until(lambda: tasks)
+            tasks[0].cancel()
+            return await bad.answered(), (await it.ask("good")).text, it.health["turns_running"]
+
+    end, good, running = run(main())
+
+    assert (end.outcome, end.reason) == ("answered", "failed")
+    assert good == "fine"
+    assert running == 0
+
+
 class OddPlatform(FakePlatform):
     """Its first run ends as *end* says."""
 
