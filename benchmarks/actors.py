@@ -8,7 +8,8 @@ ratios are of medians: absolute figures belong to one machine and one moment. Pe
 - ``tell_vs_asyncio``: loop dispatcher to one task and queue per key, both told from their loop; ``pool_vs_asyncio``;
 - ``vs_autogen``, ``vs_thespian``: pool of two workers to autogen-core and to Thespian's simple system;
 - ``idle_bytes_per_actor``, ``idle_bytes_per_session``: see ``benchmarks.actor_memory``;
-- ``start_100k_vs_1k``, ``stop_100k_vs_1k``: time per actor;
+- ``start_100k_vs_1k``, ``stop_100k_vs_1k``: time per actor, the cycle collector as ``serve`` sets it;
+  ``…_collected``: as Python sets it, where it looks through all actors again and again while so many are started;
 - ``light_actor_p99_beside_4_busy_ms``: a light actor's delay beside four that always compute, on a pool of two;
   ``light_thread_p99_beside_4_busy_ms``: the same five on threads of their own.
 """
@@ -206,16 +207,17 @@ def run(actors: int, per_actor: int, rounds: int, *, quick: bool = False) -> dic
     many = 10_000 if quick else 100_000
     told, missing = throughput(actors, per_actor, rounds)
     light: list[tuple[float, float]] = []
-    lives: list[tuple[dict[str, float], dict[str, float]]] = []
+    lives: dict[str, list[tuple[dict[str, float], dict[str, float]]]] = {"life": [], "collected-life": []}
     for _ in range(1 if quick else min(rounds, 3)):
         light.append((light_actor_p99_ms(), light_thread_p99_ms()))
-        lives.append((in_child("life", 1000), in_child("life", many)))
+        for case, seen in lives.items():
+            seen.append((in_child(case, 1000), in_child(case, many)))
 
     def ratio(ours: str, theirs: str) -> float | None:
         return round(told[ours] / told[theirs], 2) if theirs in told else None
 
-    def per_actor_ratio(what: str) -> float:
-        return round(statistics.median(big[what] / small[what] for small, big in lives), 2)
+    def per_actor_ratio(what: str, case: str = "life") -> float:
+        return round(statistics.median(big[what] / small[what] for small, big in lives[case]), 2)
 
     sessions = in_child("sessions", 500 if quick else 3000)
     return {
@@ -230,6 +232,8 @@ def run(actors: int, per_actor: int, rounds: int, *, quick: bool = False) -> dic
         "idle_bytes_per_session_all_in": round(sessions["all_in"]),
         "start_100k_vs_1k": per_actor_ratio("start_us"),
         "stop_100k_vs_1k": per_actor_ratio("stop_us"),
+        "start_100k_vs_1k_collected": per_actor_ratio("start_us", "collected-life"),
+        "stop_100k_vs_1k_collected": per_actor_ratio("stop_us", "collected-life"),
         "light_actor_p99_beside_4_busy_ms": round(statistics.median(ours for ours, _ in light), 2),
         "light_thread_p99_beside_4_busy_ms": round(statistics.median(theirs for _, theirs in light), 2),
         "tells_per_s": {name: round(figure) for name, figure in told.items()},
