@@ -114,7 +114,7 @@ class Spool:
             else:
                 lines = b"".join(map(_line, messages))
                 self._replace(lines)
-            _sync_folder(self.folder)
+            sync_folder(self.folder)
         except OSError as error:
             raise StoreUnhealthyError(f"{self.file}: can't be written ({error.strerror})") from None
         self.keys = {message.key for message in messages}
@@ -149,8 +149,8 @@ class Spool:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
-        _sync_folder(self.folder)
-        _sync_folder(self.folder.parent)
+        sync_folder(self.folder)
+        sync_folder(self.folder.parent)
         self._doubtful = False
 
     def _replace(self, lines: bytes) -> None:
@@ -164,19 +164,36 @@ class Spool:
         fresh.replace(self.file)
 
 
-def spooled(home: str | os.PathLike[str]) -> list[Spooled]:
-    """What waits in a home's spool, each key once; changes nothing. Any process. Raises StoreUnhealthyError."""
-    file = Path(home) / SPOOL / _FILE
+@frozen
+class SpoolSeen:
+    """What somebody who doesn't own the home finds in its spool. ``messages``: each key once, oldest first.
+    ``damaged``: lines that can't be read, those that were set aside included; each may hold an accepted message.
+    """
+
+    messages: list[Spooled]
+    damaged: int
+
+
+def look(home: str | os.PathLike[str]) -> SpoolSeen:
+    """What waits in a home's spool; changes nothing. Any process. Raises StoreUnhealthyError."""
+    folder = Path(home) / SPOOL
     found: dict[str, Spooled] = {}
-    try:
-        for message, _ in _messages(file, 0, file.stat().st_size):
-            if message is not None:
-                found.setdefault(message.key, message)
-    except FileNotFoundError:
-        pass
-    except OSError as error:
-        raise StoreUnhealthyError(f"{file}: can't be read ({error.strerror})") from None
-    return list(found.values())
+    bad: list[bytes] = []
+    for file in (folder / _FILE, folder / _DAMAGED):
+        try:
+            for message, _ in _messages(file, 0, file.stat().st_size, bad):
+                if message is not None:
+                    found.setdefault(message.key, message)
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            raise StoreUnhealthyError(f"{file}: can't be read ({error.strerror})") from None
+    return SpoolSeen(list(found.values()), len(bad))
+
+
+def spooled(home: str | os.PathLike[str]) -> list[Spooled]:
+    """The messages that wait in a home's spool; see ``look``."""
+    return look(home).messages
 
 
 def _messages(
@@ -238,7 +255,8 @@ def _write(descriptor: int, data: bytes) -> None:
         left = left[os.write(descriptor, left) :]
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder durable. Raises OSError."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
