@@ -1,4 +1,4 @@
-"""DeliveryActor: sends what lanes owe through one platform account (DESIGN §§4, 6).
+"""DeliveryActor: sends what lanes owe through one platform account.
 
 Per chat in order, part by part. It decides nothing durable: before an attempt that must be recorded it asks
 the lane, and it reports what came of each. What it holds in memory can be lost: the ledger in the lane logs

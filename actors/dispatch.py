@@ -19,6 +19,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
 from seriatim.errors import BlockingAskError, DispatcherClosedError
+from seriatim.limits import EXTRA_WORKERS_MAX
 
 if TYPE_CHECKING:
     from .futures import PooledFuture
@@ -82,8 +83,6 @@ def activate_logged(mailbox: Runnable, envelopes_max: int) -> bool:
 _RETIRE: Any = object()  # the worker that takes it ends
 _CLOSE: Any = object()  # all workers end; one of it travels through the queue behind the mailboxes
 
-COMPENSATION_MAX = 256  # extra workers while others block: a chain this long is a loop of asks, not a program
-
 
 class PoolDispatcher:
     """A few daemon threads that share one run queue: for actors that compute or block for a while.
@@ -140,8 +139,8 @@ class PoolDispatcher:
     @contextmanager
     def _lend_worker(self) -> Iterator[None]:
         with self._guard:
-            if self._blocked >= COMPENSATION_MAX:
-                raise RuntimeError(f"{COMPENSATION_MAX} actors of dispatcher {self.name!r} block on each other")
+            if self._blocked >= EXTRA_WORKERS_MAX:
+                raise RuntimeError(f"{EXTRA_WORKERS_MAX} actors of dispatcher {self.name!r} block on each other")
             self._blocked += 1
         self._spawn(f"{self.name}-extra")
         try:

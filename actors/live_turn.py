@@ -32,7 +32,8 @@ class Turn:
     boundary. ``had_activity``: the conversation before that boundary held turns. ``number``: of the turn
     in its session, from 1. ``attempt``: more than 1 after interruptions; ``resumed_from`` is then the
     number of the turn that broke off. ``idempotency_key``: the same at each attempt. ``deadline``: epoch
-    ms, or None. ``shared``: several people write here. ``cancelled``: set once the answer is no longer wanted.
+    ms; None, as ever so far, for none. ``shared``: several people write here. ``cancelled``: set
+    once the answer is no longer wanted.
 
     Attributes may be read on any thread; so may the methods be called.
     """

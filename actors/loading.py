@@ -1,4 +1,4 @@
-"""LaneReader: reads and folds logs off the loop, on a connection of its own (DESIGN §§4, 5)."""
+"""LaneReader: reads and folds logs off the loop, on a connection of its own."""
 
 from __future__ import annotations
 

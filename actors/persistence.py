@@ -1,4 +1,4 @@
-"""PersistenceActor: the one writer of the store, and the port through which lanes reach it (DESIGN §§4, 5).
+"""PersistenceActor: the one writer of the store, and the port through which lanes reach it.
 
 Pinned to a thread of its own, because SQLite wants one. It makes one group commit of whatever waits, without
 lingering, and answers each lane by runtime mail.

@@ -1,4 +1,4 @@
-"""A lane in quarantine: it keeps dying, so it serves nothing but its user's being told (DESIGN §4).
+"""A lane in quarantine: it keeps dying, so it serves nothing but its user's being told.
 
 Its last incarnation suspends the conversation and owes its user one notice, in one commit, and then only settles that
 debt. What was accepted stays waiting, in the log; the next start of the process takes it up in a fresh conversation.

@@ -1,4 +1,4 @@
-"""Receipts: what became of each message that came in through this process (DESIGN §§4, 8).
+"""Receipts: what became of each message that came in through this process.
 
 A gateway-level table outside all actors, fed by the lanes' effects, so that an actor's restart loses none.
 Loop thread only, except where a method says otherwise.

@@ -1,4 +1,4 @@
-"""SessionActor: one lane, one actor; a thin shell over the lane's gate (DESIGN §§3, 4).
+"""SessionActor: one lane, one actor; a thin shell over the lane's gate.
 
 The only writer of its lane log and of the sessions bound to it. Runs on the loop dispatcher and never
 blocks. What it lets out, it lets out with the permit of a durable commit.

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from attrs import frozen
 
 from seriatim.clock import Clock
-from seriatim.errors import ActorError, DispatcherClosedError
+from seriatim.errors import DispatcherClosedError, SimulationDeadlockError, SimulationEndlessError
 
 from .contained import ContainedMailbox
 from .dispatch import Runnable
@@ -41,19 +41,9 @@ if TYPE_CHECKING:
 __all__ = [
     "BeforeEnvelope",
     "Envelope",
-    "SimulationDeadlockError",
     "SimulationDispatcher",
-    "SimulationEndlessError",
     "SteppedClock",
 ]
-
-
-class SimulationDeadlockError(ActorError):
-    """A blocking wait that nothing in the simulation can end: no mailbox is runnable and no timer is set."""
-
-
-class SimulationEndlessError(ActorError):
-    """Still busy after the allowed steps: actors that keep telling each other, or a periodic timer."""
 
 
 class SteppedClock(Clock, Protocol):

@@ -1,4 +1,4 @@
-"""Turn slots: how many turns may run at once, and who is next (DESIGN §§3, 7)."""
+"""Turn slots: how many turns may run at once, and who is next."""
 
 from __future__ import annotations
 

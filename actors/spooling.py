@@ -1,4 +1,4 @@
-"""SpoolDoor: the gateway's door where ``storage.on_unavailable`` is "spool" (DESIGN §5).
+"""SpoolDoor: the gateway's door where ``storage.on_unavailable`` is "spool".
 
 While the store works it hands messages on to the lanes. While it doesn't, and until everything kept meanwhile is in
 the store, every message goes to the spool: it is accepted when its line is on disk, and taken in later, lane by lane

@@ -1,4 +1,4 @@
-"""Steps with tools: what may run when, and when the agent hears of it (DESIGN §6, T2 and T3).
+"""Steps with tools: what may run when, and when the agent hears of it (T2 and T3).
 
 A tool with effects runs only after the commit that explains it is durable, and its result returns to the
 agent only after the result is. The shape that agents use::

@@ -1,4 +1,4 @@
-"""SupervisorActor: alone starts, restarts, passivates and stops lanes (DESIGN §4).
+"""SupervisorActor: alone starts, restarts, passivates and stops lanes.
 
 It is the only way for mail to a lane that isn't live; a live lane is told directly (``Directory.post``). A
 restart fences first, and reads the log only after the fence stands. Runs on the loop dispatcher.

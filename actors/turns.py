@@ -1,4 +1,4 @@
-"""The turn runner: runs agents outside the lanes, and tells the lanes what comes of it (DESIGN §§4, 6).
+"""The turn runner: runs agents outside the lanes, and tells the lanes what comes of it.
 
 A turn is one task on the gateway's loop. Async agents run inside that task; plain functions and generators on
 a daemon thread of their own, which the task awaits. How many there are at once is bounded by the caller's turn
@@ -258,7 +258,7 @@ class AgentRunner:
                 result = await self._on_thread(running, entry)
             ended = endings.completed(job, result)
         except (asyncio.CancelledError, GeneratorExit) as exc:
-            if running.why is None and _ended_from_outside():
+            if running.why is None and ended_from_outside() and self._shuts_down():
                 ended = endings.interrupted(job, "the event loop is shutting down")
             else:
                 ended = endings.failed(job, exc)
@@ -282,12 +282,23 @@ class AgentRunner:
         self._running.pop((job.lane, job.generation), None)
         self._let_go(running)
         if not running.outlet.ended:
-            running.outlet.end(running.ending(endings.interrupted(job, "the event loop is shutting down")))
+            if self._shuts_down():
+                ended = endings.interrupted(job, "the event loop is shutting down")
+            else:
+                ended = endings.failed(job, asyncio.CancelledError())
+            running.outlet.end(running.ending(ended))
         running.gate.close("the turn has ended")
         for tool in list(running.gate.tasks):
             tool.cancel()
         if not task.cancelled() and task.exception() is not None:
             self._report("turn", task.exception() or RuntimeError())
+
+    def _shuts_down(self) -> bool:
+        """Whether all tasks of the loop are being ended.
+
+        If only the turn's was, nobody would end the turn, and its lane would wait for ever.
+        """
+        return not self._loop.is_running() or all(task.cancelling() for task in asyncio.all_tasks(self._loop))
 
     async def _warm_agent(self, running: _Running) -> Any:
         assert self._warm is not None
@@ -331,8 +342,8 @@ class AgentRunner:
             _log.error("on_error itself failed: %s", type(exc).__name__)  # no text of errors in logs
 
 
-def _ended_from_outside() -> bool:
-    """Whether this task was cancelled or dropped with its loop, as against an agent that raised the same by itself."""
+def ended_from_outside() -> bool:
+    """Whether this task was cancelled or dropped with its loop; what runs in it may raise the same by itself."""
     try:
         task = asyncio.current_task()
     except RuntimeError:  # no loop runs: the task is being collected

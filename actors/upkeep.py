@@ -1,4 +1,4 @@
-"""What keeps a lane's logs fast: when checkpoints are taken, and the actor that compacts lane logs (DESIGN §5).
+"""What keeps a lane's logs fast: when checkpoints are taken, and the actor that compacts lane logs.
 
 None of it is on the way of a message: checkpoints and compaction reach the writer as requests that it serves when no
 commit waits, and the reading for a compaction is done beside the lanes, piece by piece.

@@ -1,4 +1,4 @@
-"""CacheWardenActor: keeps the number of warm lanes within its cap, least recently used first (DESIGN §9).
+"""CacheWardenActor: keeps the number of warm lanes within its cap, least recently used first.
 
 It only asks; a lane with open work stays. Runs on the loop dispatcher.
 """
@@ -25,19 +25,21 @@ class Crowded:
 class WarmLanes:
     """Which lanes are warm, least recently used first. Loop thread only: each turn changes it, without a message.
 
-    ``crowded`` is called after a turn that finds more than ``warm_max`` of them.
+    ``crowded`` is called after a turn that finds more than ``warm_max`` of them, and then not until ``beyond`` is.
     """
 
     def __init__(self, warm_max: int, crowded: Callable[[], object]) -> None:
         self._warm_max = warm_max
         self._crowded = crowded
         self._warm: OrderedDict[str, int] = OrderedDict()
+        self._said = False  # in a burst over the cap each turn would else ask all lanes
 
     def touched(self, key: str, bytes_: int) -> None:
         """A lane has begun a turn; ``bytes_`` of warm state."""
         self._warm[key] = bytes_
         self._warm.move_to_end(key)
-        if len(self._warm) > self._warm_max:
+        if len(self._warm) > self._warm_max and not self._said:
+            self._said = True
             self._crowded()
 
     def gone(self, key: str) -> None:
@@ -46,6 +48,7 @@ class WarmLanes:
 
     def beyond(self) -> list[str]:
         """Those that are too many."""
+        self._said = False
         return list(islice(self._warm, max(0, len(self._warm) - self._warm_max)))
 
 

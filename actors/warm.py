@@ -1,4 +1,4 @@
-"""Warm agents: one per lane, made by the host's factory, kept between turns (DESIGN §9, gateway seed).
+"""Warm agents: one per lane, made by the host's factory, kept between turns.
 
 Hooks, all optional, plain or async: ``commit_memory()`` before the agent goes; ``release()`` for a soft
 release, whose result (terminal, browser, processes) is kept under the lane and handed to the next agent of

@@ -34,16 +34,13 @@ class Watchdog:
 
     def arm(self, seconds: float) -> None:
         """Begin to count; *overdue* is called *seconds* from now."""
-        threading.Thread(target=self._count, args=(seconds,), name="seriatim-watchdog", daemon=True).start()
+        threading.Thread(
+            target=self._count, args=(min(seconds, threading.TIMEOUT_MAX),), name="seriatim-watchdog", daemon=True
+        ).start()
 
     def disarm(self) -> None:
         """What was watched has ended."""
         self._disarmed.set()
-
-    @property
-    def bitten(self) -> bool:
-        """Whether *overdue* was called."""
-        return self._bitten
 
     def _count(self, seconds: float) -> None:
         if self._disarmed.wait(seconds):

@@ -1,4 +1,4 @@
-"""The adapter port: what a chat platform gives to, and takes from, the runtime (DESIGN §10).
+"""The adapter port: what a chat platform gives to, and takes from, the runtime.
 
 An adapter only normalises and accepts. Ordering, deduplication, splitting, retries and the ledger of owed
 replies belong to the runtime. Everything here runs on the gateway's event loop.

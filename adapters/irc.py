@@ -11,7 +11,6 @@ import asyncio
 import logging
 import random
 import ssl
-from typing import Final
 
 from seriatim.adapters import irc_wire as wire
 from seriatim.adapters.base import Capabilities, Inbox
@@ -20,12 +19,10 @@ from seriatim.adapters.irc_options import IrcOptions
 from seriatim.adapters.irc_sending import TokenBucket, backoff_s
 from seriatim.adapters.irc_session import IrcSession, Said
 from seriatim.errors import InvalidInputError, SendError
+from seriatim.limits import IRC_INBOUND_MAX
 from seriatim.model import MessageEvent, Outbound, Platform, Sent, SessionSource, Target
 
 __all__ = ["IrcAdapter", "IrcOptions"]
-
-INBOUND_MAX: Final = 1024
-"""Messages read and not yet accepted; when so many wait, the connection isn't read, and TCP holds the server."""
 
 _log = logging.getLogger(__name__)
 
@@ -53,7 +50,7 @@ class IrcAdapter:
         self._unlinked = asyncio.Event()
         self._unlinked.set()
         self._session = IrcSession(options)
-        self._events: asyncio.Queue[MessageEvent] = asyncio.Queue(INBOUND_MAX)
+        self._events: asyncio.Queue[MessageEvent] = asyncio.Queue(IRC_INBOUND_MAX)
 
     async def run(self, inbox: Inbox) -> None:
         """Stay connected and accept what people say, in order; ends only by cancelling or ConfigError.

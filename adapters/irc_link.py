@@ -18,13 +18,8 @@ from seriatim.adapters.irc_sending import UNCONFIRMED_LINES_MAX, Job, TokenBucke
 from seriatim.adapters.irc_session import Closing, Echoed, IrcSession, Ponged, Refused, Said
 from seriatim.adapters.lines import LineBuffer
 from seriatim.errors import SendError
+from seriatim.limits import IRC_LINE_BYTES_MAX, IRC_SENDS_MAX
 from seriatim.model import Sent
-
-LINE_BYTES_MAX: Final = 16 * 1024
-"""One inbound line: 512, and 8191 of tags, with room to spare. A longer one is no IRC and is skipped."""
-
-JOBS_MAX: Final = 1024
-"""Messages waiting for their turn to be written; the runtime keeps the rest in its ledger."""
 
 GOODBYE_S: Final = 1.0
 """How long a QUIT may take; the process is about to end and must not hang on a dead server."""
@@ -101,7 +96,7 @@ class IrcLink:
 
         Raises SendError: ambiguous when the connection ended after the first line was written.
         """
-        if self._lost or len(self._jobs) >= JOBS_MAX:
+        if self._lost or len(self._jobs) >= IRC_SENDS_MAX:
             raise SendError("not connected" if self._lost else "too many messages wait for this connection")
         job = Job(self.session.fold(target), lines, self._loop.create_future())
         self._jobs.append(job)
@@ -111,7 +106,7 @@ class IrcLink:
     # Inbound
 
     async def _read(self) -> None:
-        buffer = LineBuffer(LINE_BYTES_MAX)
+        buffer = LineBuffer(IRC_LINE_BYTES_MAX)
         while chunk := await self._reader.read(65536):
             self._heard_at = self._loop.time()
             for raw in buffer.feed(chunk):

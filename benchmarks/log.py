@@ -25,7 +25,6 @@ import json
 import shutil
 import sqlite3
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -37,6 +36,7 @@ from benchmarks import growth
 from benchmarks.counts import CountedStore
 from benchmarks.floors import HOT, INSERTS
 from benchmarks.load import busy_thread
+from benchmarks.progress import say
 from seriatim.actors.dispatch import PinnedDispatcher
 from seriatim.actors.persistence import PersistenceActor, Write
 from seriatim.actors.pooled import PooledActor
@@ -267,14 +267,6 @@ def measure_commits(folder: Path, turns: int, rounds: int) -> dict[str, Any]:
                 beside = bench.run_ours()
             result["beside_cpu_thread_vs_alone"] = round(alone / beside, 3)
     return result
-
-
-_begun = time.monotonic()
-
-
-def say(what: str) -> None:
-    """Progress, for people."""
-    print(f"[{time.monotonic() - _begun:5.1f} s] {what}", file=sys.stderr)
 
 
 def main() -> None:

@@ -30,9 +30,7 @@ import platform
 import shutil
 import sqlite3
 import statistics
-import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import Any, Final
 
@@ -42,6 +40,7 @@ from benchmarks.core import core_us_per_plain_turn
 from benchmarks.counts import count_all
 from benchmarks.floors import Recording, record
 from benchmarks.load import PLAIN, VARIANTS, Load, Variant, busy_thread, product, serve
+from benchmarks.progress import say
 from seriatim.storage.sqlite import SqliteStore
 
 LANES: Final = 64
@@ -158,14 +157,6 @@ def _ours(recording: Recording, variant: Variant, each: int, *, embedded: bool =
 def _ratio(of: list[float], to: list[float]) -> float:
     """The median of the rounds' ratios: what disturbs a whole round disturbs both."""
     return round(statistics.median(a / b for a, b in zip(of, to, strict=True)), 3)
-
-
-_begun = time.monotonic()
-
-
-def say(what: str) -> None:
-    """Progress, for people."""
-    print(f"[{time.monotonic() - _begun:5.1f} s] {what}", file=sys.stderr)
 
 
 def main() -> None:

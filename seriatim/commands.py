@@ -1,4 +1,4 @@
-"""Commands: accepted, acted on, answered and their reply owed in one commit (DESIGN §§3, 7).
+"""Commands: accepted, acted on, answered and their reply owed in one commit.
 
 A command is never stored as user text and can't become stale: when it is durable, it has been done.
 """

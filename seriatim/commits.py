@@ -1,4 +1,4 @@
-"""What becomes durable atomically, and what came of it (DESIGN §§3, 5).
+"""What becomes durable atomically, and what came of it.
 
 These values travel between actors and into the store; each is plain data, so that a writer process or
 another engine can stand behind the same port.

@@ -8,8 +8,7 @@ understood is refused with its dotted key; nothing is accepted and then ignored.
 Keys keep the names that gateways of this kind already use. They come with the work that obeys them, so these are
 unknown keys until then: ``agent.gateway_timeout``, ``agent.agent_cache.idle_ttl_secs`` and ``.memory_high_mb``
 (eviction by age and by memory pressure), ``queue.album_window_ms``, ``queue.busy`` other than "queue",
-``privacy.*``, and the timer settings of old configurations, which
-will be taken as inert and named in one warning.
+``privacy.*``, and the timer settings of old configurations, which will be taken as inert and named in one warning.
 """
 
 from __future__ import annotations

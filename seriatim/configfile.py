@@ -12,9 +12,7 @@ from pathlib import Path
 
 from seriatim.config import GatewayConfig, parse_config
 from seriatim.errors import ConfigError
-
-FILE_BYTES_MAX = 1 << 20
-"""A configuration larger than 1 MiB is some other file, given by mistake."""
+from seriatim.limits import CONFIG_FILE_BYTES_MAX
 
 
 def load_config(path: str | Path | None = None, environ: Mapping[str, str] | None = None) -> GatewayConfig:
@@ -35,11 +33,11 @@ def load_config(path: str | Path | None = None, environ: Mapping[str, str] | Non
 def _read(path: Path) -> dict[str, object]:
     try:
         with path.open("rb") as file:
-            raw = file.read(FILE_BYTES_MAX + 1)
+            raw = file.read(CONFIG_FILE_BYTES_MAX + 1)
     except OSError as error:
         raise ConfigError(str(path), f"can't be read: {error.strerror or error}") from error
-    if len(raw) > FILE_BYTES_MAX:
-        raise ConfigError(str(path), f"is no configuration: larger than {FILE_BYTES_MAX} bytes")
+    if len(raw) > CONFIG_FILE_BYTES_MAX:
+        raise ConfigError(str(path), f"is no configuration: larger than {CONFIG_FILE_BYTES_MAX} bytes")
     try:
         return tomllib.loads(raw.decode())
     except UnicodeDecodeError as error:

@@ -1,4 +1,4 @@
-"""The rules of a lane: what each message makes true, and what may leave afterwards (DESIGN §§3, 6, 7).
+"""The rules of a lane: what each message makes true, and what may leave afterwards.
 
 Each rule works in place on the batch's private fork. Nothing here knows threads, clocks or disks.
 """
@@ -120,7 +120,7 @@ def _next_claim(batch: Batch) -> tuple[str, tuple[str, ...], Running | None] | N
     if state.interrupted:
         oldest_fresh = batch.now.time - batch.rules.freshness_ms
         for held in state.interrupted:
-            # One that is too old to go on by itself waits for the next message (DESIGN §6.2).
+            # One that is too old to go on by itself waits for the next message.
             if held.since >= oldest_fresh or (first is not None and held.kind != "human"):
                 return held.kind, held.ids, held
         if first is not None and first.kind == "human":
@@ -172,7 +172,7 @@ def _lifts_suspension(batch: Batch, kind: str, ids: tuple[str, ...]) -> bool:
     at = state.suspended_at
     if at is None:
         return False
-    # A wake, and whatever was accepted before the /stop, still runs in the suspended session (DESIGN §7).
+    # A wake, and whatever was accepted before the /stop, still runs in the suspended session.
     return at < 0 or (kind != "wake" and max(state.waiting[i].seq for i in ids) > at)
 
 

@@ -1,4 +1,4 @@
-"""Undo, redo, retry, compress, prune and rewrite: the events that each appends to a session log (DESIGN §7).
+"""Undo, redo, retry, compress, prune and rewrite: the events that each appends to a session log.
 
 Nothing is deleted or changed: each of these looks at the surface and returns the events, numbered from its head, that
 make the wanted one. An empty tuple means that there is nothing to do. ``time`` is epoch milliseconds. What a tool did

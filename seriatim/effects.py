@@ -1,6 +1,6 @@
 """What may leave a lane once the commit that explains it is durable, and what never leaves the process.
 
-The gate hands out each of the first group together with the permit of its commit (DESIGN §1, law 2).
+The gate hands out each of the first group together with the permit of its commit (law 2).
 """
 
 from __future__ import annotations

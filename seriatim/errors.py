@@ -40,7 +40,9 @@
     │   │   └── WaitCycleError       a turn was about to wait for its own end
     │   ├── NameTakenError           a live actor has the name
     │   ├── SystemStoppingError      nothing is started any more
-    │   └── DispatcherClosedError    it will never run anything again
+    │   ├── DispatcherClosedError    it will never run anything again
+    │   ├── SimulationDeadlockError  nothing in the simulation can end a wait
+    │   └── SimulationEndlessError   the simulation never comes to rest
     ├── GatewayClosedError           the caller: the gateway isn't running
     ├── StopOverdueError             something blocks the loop, or won't end; the stop was broken off
     ├── WrongThreadError             the caller: a blocking call where it would stall a loop
@@ -443,6 +445,18 @@ class SystemStoppingError(ActorError):
 
 class DispatcherClosedError(ActorError):
     """The dispatcher, or the event loop under it, is closed. The caller's fault: stop the actors first."""
+
+
+class SimulationDeadlockError(ActorError):
+    """A blocking wait that nothing in the simulation can end: no mailbox is runnable and no timer is set. The fault
+    of the actors that were simulated.
+    """
+
+
+class SimulationEndlessError(ActorError):
+    """Still busy after the allowed steps: actors that keep telling each other, or a periodic timer. Their fault, or
+    allow more steps.
+    """
 
 
 class GatewayClosedError(SeriatimError):

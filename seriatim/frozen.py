@@ -1,4 +1,4 @@
-"""JSON values that nobody can change: what readers of a session's log get (seed 1, "deep-frozen").
+"""JSON values that nobody can change: what readers of a session's log get (event-log seed, "deep-frozen").
 
 They stay dicts and lists for ``json``, ``==`` and ``isinstance``; only changing them fails. A copy
 (``copy``, ``deepcopy``, ``thaw``) is an ordinary dict or list again.

@@ -1,4 +1,4 @@
-"""The Gate: waiting for a commit (DESIGN §§1-3).
+"""The Gate: waiting for a commit.
 
 One gate per lane incarnation, at most one commit in flight. While it is, mail waits in the stash; what a
 commit explains leaves only when the commit is durable. Driven by the lane's actor, on its thread.

@@ -1,4 +1,4 @@
-"""The gateway: a host's one object. It puts adapters, actors, agent and store together (DESIGN §§4, 8).
+"""The gateway: a host's one object. It puts adapters, actors, agent and store together.
 
 Embedded, ``async with Gateway(...)`` runs everything on the caller's loop and installs no signal handlers;
 ``run()`` and ``started()`` own a loop of their own.
@@ -34,7 +34,7 @@ from seriatim.actors.outlet import Report
 from seriatim.actors.receipts import Receipt
 from seriatim.actors.runtime import Dispatchers, Opened, Runtime, Settings, lane_of, refusal_of, unique_key
 from seriatim.actors.spooling import UNAVAILABLE, Admission, SpoolDoor
-from seriatim.actors.turns import AgentRunner
+from seriatim.actors.turns import AgentRunner, ended_from_outside
 from seriatim.actors.watchdog import SignalTap, Watchdog, dump_stacks
 from seriatim.adapters.base import Adapter
 from seriatim.adapters.sender import AdapterSender
@@ -120,7 +120,7 @@ class Gateway:
             raise InvalidInputError("store", 'storage.on_unavailable = "spool" works with the home\'s own store only')
         self._clock = clock
         self._ids = ids
-        self._on_error = on_error or _log_error
+        self._on_error = _log_error if on_error is None else _contained(on_error)
         self._state: State = "new"
         self._pid = os.getpid()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -134,6 +134,7 @@ class Gateway:
         self._asked = asyncio.Event()
         self._hurry = asyncio.Event()
         self._stopping: asyncio.Task[bool] | None = None
+        self._start_over = asyncio.Event()
         self._dispatchers: tuple[PinnedDispatcher, ...] = ()
         self._watchdog = Watchdog(self._overdue)
         self._owns_process = False
@@ -179,9 +180,12 @@ class Gateway:
             self._state = "stopped"
             await asyncio.shield(loop.create_task(self._abandon()))
             raise
-        self._state = "running"
-        for adapter in self.adapters:
-            self._tasks[adapter] = loop.create_task(self._serve(adapter), name=f"seriatim {adapter.account}")
+        else:
+            self._state = "running"
+            for adapter in self.adapters:
+                self._tasks[adapter] = loop.create_task(self._serve(adapter), name=f"seriatim {adapter.account}")
+        finally:
+            self._start_over.set()
 
     async def _prepare(self, loop: asyncio.AbstractEventLoop) -> None:
         """Own the home; make what works without a store."""
@@ -312,7 +316,8 @@ class Gateway:
 
         Turns get ``drain_s`` seconds (default: the configuration's); those that run on are interrupted and run
         again at the next start. Returns whether all ended. Idempotent; whoever calls it later waits for the same
-        end. Cancelling the call doesn't cancel the stop. In a forked child it does nothing.
+        end; during a start it waits for its end first. Cancelling the call doesn't cancel the stop. In a forked child
+        it does nothing. Raises InvalidInputError, and WrongThreadError anywhere but on the gateway's loop.
 
         A thread outside the loop watches it: if it has not ended ``config.stop.watchdog_s`` seconds after the drain, as
         when something blocks the loop for ever, every thread's stack goes to the log and ``on_error`` gets a
@@ -320,14 +325,26 @@ class Gateway:
         """
         if self._pid != os.getpid():
             return False
+        seconds = self.config.stop.drain_s if drain_s is None else drain_s
+        if not seconds >= 0:
+            raise InvalidInputError("drain_s", f"zero or more seconds are needed, not {seconds}")
+        if self._state == "starting":
+            self._check_loop("stop")
+            await self._start_over.wait()
         if self._stopping is None:
             if self._state != "running" or self._loop is None:
                 return self._stopped_clean
-            seconds = self.config.stop.drain_s if drain_s is None else drain_s
+            self._check_loop("stop")
             self._state = "stopping"
             self._watch(seconds)
             self._stopping = self._loop.create_task(self._stop_watched(seconds, reason))
+        if not self._stopping.done():
+            self._check_loop("stop")
         return await asyncio.shield(self._stopping)
+
+    def _check_loop(self, call: str) -> None:
+        if asyncio.get_running_loop() is not self._loop:
+            raise WrongThreadError(f"{call} belongs to the gateway's loop, and another one runs here")
 
     async def _stop_watched(self, seconds: float, reason: str) -> bool:
         try:
@@ -517,16 +534,18 @@ class Gateway:
             try:
                 yield self
             finally:
-                self._stop_from_outside(loop)
+                if self._pid == os.getpid():
+                    self._stop_from_outside(loop)
         finally:
-            loop.call_soon_threadsafe(loop.stop)
-            thread.join(SETTLE_S_MAX)
-            if not thread.is_alive():  # else it is blocked for ever, and a daemon
-                loop.close()
+            if self._pid == os.getpid():  # a forked child has neither the thread nor the loop
+                loop.call_soon_threadsafe(loop.stop)
+                thread.join(SETTLE_S_MAX)
+                if not thread.is_alive():  # else it is blocked for ever, and a daemon
+                    loop.close()
 
     def _stop_from_outside(self, loop: asyncio.AbstractEventLoop) -> None:
         stopped = asyncio.run_coroutine_threadsafe(self.stop(), loop)
-        until_s = self.config.stop.drain_s + self.config.stop.watchdog_s
+        until_s = min(self.config.stop.drain_s + self.config.stop.watchdog_s, threading.TIMEOUT_MAX)
         try:
             stopped.result(until_s)
         except TimeoutError:
@@ -570,7 +589,12 @@ class Gateway:
         """``accept`` from any thread. Raises GatewayClosedError."""
         self._check_open()
         assert self._loop is not None
-        return asyncio.run_coroutine_threadsafe(self.accept(event), self._loop)
+        accepting = self.accept(event)
+        try:
+            return asyncio.run_coroutine_threadsafe(accepting, self._loop)
+        except RuntimeError:
+            accepting.close()
+            raise GatewayClosedError("the event loop was closed under the gateway") from None
 
     def _check_open(self) -> None:
         if self._pid != os.getpid():
@@ -597,11 +621,15 @@ class Gateway:
             began = self._loop.time()
             try:
                 await adapter.run(inbox)
-            except (Exception, SystemExit, asyncio.CancelledError) as error:
-                task = asyncio.current_task()
-                if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
-                    raise  # ours
+            except KeyboardInterrupt:
+                raise  # the host's
+            except BaseException as error:  # groups of a task group, for one, need not be Exceptions
+                told_to_end = ended_from_outside()
+                if told_to_end and isinstance(error, (asyncio.CancelledError, GeneratorExit)):
+                    raise
                 self._on_error(f"adapter {adapter.account}", error)
+                if told_to_end:  # it failed while it cleaned up
+                    return
             else:
                 return
             failures = 1 if self._loop.time() - began > ADAPTER_RETRY_S[-1] else failures + 1
@@ -641,7 +669,9 @@ class Gateway:
         ``storage`` holds the fields of ``StoreHealth``, the paths among them that agents' tools should be kept from.
         """
         runtime = self._runtime
-        state = "failed" if self._failure is not None else self._state
+        state: str = "failed" if self._failure is not None else self._state
+        if self._pid != os.getpid():
+            state = "forked"
         facts: dict[str, Any] = {"state": state, "adapters": {}, "store": str(self._unopened or "works")}
         if self._store is not None:
             facts["storage"] = attrs.asdict(self._store.health())
@@ -724,6 +754,18 @@ def _resolve(future: asyncio.Future[Any], result: Any) -> None:
         future.set_exception(result)
     else:
         future.set_result(result)
+
+
+def _contained(report: Report) -> Report:
+    """A host's reporter that raises is logged; whoever reports, a task or a stop, goes on."""
+
+    def tell(where: str, error: BaseException) -> None:
+        try:
+            report(where, error)
+        except Exception as raised:  # noqa: BLE001
+            _log.error("on_error raised %s when told of %s", type(raised).__name__, where)
+
+    return tell
 
 
 def _log_error(where: str, error: BaseException) -> None:

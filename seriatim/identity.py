@@ -1,4 +1,4 @@
-"""One person, many names: what WhatsApp calls a number, and which names are known to mean the same (DESIGN §7).
+"""One person, many names: what WhatsApp calls a number, and which names are known to mean the same.
 
 A bridge gives one phone as ``+49 170 …``, ``49170…@s.whatsapp.net``, ``49170…:12@s.whatsapp.net`` (a device) or by a
 LID, an id that hides the number until the bridge learns it. Everything here is total: an id of no known form is

@@ -1,4 +1,4 @@
-"""Session keys: which conversation lane a message belongs to (gateway seed §§4-5, DESIGN §7).
+"""Session keys: which conversation lane a message belongs to (gateway seed §§4-5).
 
 Two forms. ``text`` is the seed's, byte for byte for every row of its tables, with ``:`` and ``%`` escaped
 inside parts. ``canonical`` names each part in its place, so that no two different identities share it,

@@ -1,4 +1,4 @@
-"""A lane's state: the fold of its lane log and of the session log bound to it (DESIGN §§3, 5, 7).
+"""A lane's state: the fold of its lane log and of the session log bound to it.
 
 ``evolve`` is the only way in which state changes, live and in replay. Lane events change only the lane
 part, session events only ``session``; the lane part never reads ``session``, so the fold does not depend on

@@ -137,10 +137,10 @@ JSONL_LOGS_CACHED_MAX: Final = 4096
 """JSONL logs whose end the writer keeps in memory (about 400 bytes each); others are read through once more."""
 
 PREPARED_MAX: Final = 5
-"""Sessions read for viewing or resuming that are kept whole, in case the resume follows (seed 1 §13)."""
+"""Sessions read for viewing or resuming that are kept whole, in case the resume follows (event-log seed §13)."""
 
 PREPARE_TRIES_MAX: Final = 8
-"""Reads of a log that a stranger keeps changing, before the operation gives up (seed 1 §22: for ever)."""
+"""Reads of a log that a stranger keeps changing, before the operation gives up (event-log seed §22: for ever)."""
 
 LOG_WORKERS: Final = 4
 """Threads of the event-log service: sessions are read and synced side by side, each of them in order."""
@@ -149,7 +149,7 @@ TRANSFER_BATCH_BYTES: Final = 4 * 1024 * 1024
 """Lines after which an export or import closes a batch: bounds its memory, and fits every backend's commit."""
 
 WRITE_WINDOW_MS: Final = 200
-"""How long a live session's event may wait for others to be stored with it (seed 1 §12)."""
+"""How long a live session's event may wait for others to be stored with it (event-log seed §12)."""
 
 WRITE_WINDOW_MS_MAX: Final = 2**31 - 1
 """The longest such wait that may be set: what timers of other runtimes take."""
@@ -214,6 +214,24 @@ NOTICE_MS: Final = 600_000
 
 NOTICES_MAX: Final = 4096
 """Chats remembered as told; beyond it the longest told may hear it again."""
+
+IRC_LINE_BYTES_MAX: Final = 16 * 1024
+"""One inbound line of IRC: 512, and 8191 of tags, with room to spare. A longer one is no IRC and is skipped."""
+
+IRC_INBOUND_MAX: Final = 1024
+"""IRC messages read and not yet accepted; when so many wait, the connection isn't read, and TCP holds the server."""
+
+IRC_SENDS_MAX: Final = 1024
+"""IRC messages waiting for their turn to be written; the runtime keeps the rest in its ledger."""
+
+STREAM_LINE_BYTES_MAX: Final = 1024 * 1024
+"""One line of a model's stream; a server that sends longer ones is not speaking this protocol."""
+
+CONFIG_FILE_BYTES_MAX: Final = 1 << 20
+"""A configuration larger than 1 MiB is some other file, given by mistake."""
+
+EXTRA_WORKERS_MAX: Final = 256
+"""Workers that a pool adds while others block: a chain this long is a loop of asks, not a program."""
 
 assert STORE_COMMIT_BYTES_MAX < JSONL_FRAME_BYTES_MAX
 assert STORE_COMMIT_BYTES_MAX <= STORE_GROUP_BYTES_MAX

@@ -1,6 +1,6 @@
 """The values a host hands in and gets back: where a message came from, the message, its receipt's facts.
 
-Field meanings follow the gateway seed (§1 SessionSource) and DESIGN §8. All are plain frozen data.
+Field meanings follow the gateway seed (§1, "SessionSource"). All are plain frozen data.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Owed replies: cutting a text into platform messages, and the words of a marked repeat (DESIGN §6)."""
+"""Owed replies: cutting a text into platform messages, and the words of a marked repeat."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pseudonyms: what a model or a log may see instead of a platform's ids (gateway seed §9, DESIGN §10).
+"""Pseudonyms: what a model or a log may see instead of a platform's ids (gateway seed §9).
 
 The seed's forms, by HMAC-SHA-256 under a key of the installation: without the key a phone number can't be found by
 trying all of them. The same id has the same pseudonym for as long as the key stands.

@@ -1,4 +1,4 @@
-"""Slot and overflow: where an accepted message waits, and which claims the next turn takes (DESIGN §7).
+"""Slot and overflow: where an accepted message waits, and which claims the next turn takes.
 
 The queue is one list: its first entry is the slot, the rest is the overflow. So "slot empty" means
 "overflow empty", and promotion is nothing but taking the first entry.

@@ -1,4 +1,4 @@
-"""Closing what a dead incarnation left open, and taking up what is owed (DESIGN §6, Recovery).
+"""Closing what a dead incarnation left open, and taking up what is owed.
 
 Idempotent by construction: everything it does is drafted from the state, and changes the state so that a
 second run finds nothing to do.

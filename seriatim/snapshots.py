@@ -1,4 +1,4 @@
-"""The fold of a lane or session log as lossless JSON, and back: what checkpoints and archives hold (DESIGN §5).
+"""The fold of a lane or session log as lossless JSON, and back: what checkpoints and archives hold.
 
 A snapshot stands for events, so its version counts two things: its form, and the rules that folded it. Whoever
 changes either raises ``STATE_VERSION``. Checkpoints of other versions are then ignored; archives, which nothing can

@@ -7,9 +7,9 @@ A session log only grows; its surface does not. ``Surface(k)``, the surface afte
   range of present nodes (a summary, a pruned tool result);
 - ``surface/reset{asOf: k}``: surface and visible turns become those of ``Surface(k)``.
 
-(Event-log seed's surface; DESIGN §7.) Nodes form a list that grows at its end and shares what stays the same, so that
-a reset is one pointer and a fork costs nothing. A *visible turn* is one question as its asker counts it: a turn that
-resumes the last visible one (``resumedFrom``) is still that one.
+Nodes form a list that grows at its end and shares what stays the same, so that a reset is one pointer and a fork
+costs nothing. A *visible turn* is one question as its asker counts it: a turn that resumes the last visible one
+(``resumedFrom``) is still that one.
 """
 
 from __future__ import annotations

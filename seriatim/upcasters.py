@@ -1,4 +1,4 @@
-"""Old payloads, brought to the present form when they are read (DESIGN §5).
+"""Old payloads, brought to the present form when they are read.
 
 An event on disk never changes. Whoever changes what a type's data means gives the new form a version (``"v"`` in the
 data: 2, 3, …; without it, it is 1) and adds here, for that type, the function that leads from the form before to it.

@@ -1,4 +1,4 @@
-"""The balance of law 1, from the counters and from the logs, independently (DESIGN §1).
+"""The balance of law 1, from the counters and from the logs, independently.
 
 Reads only. Used by ``seriatim balance`` and by the proofs.
 """

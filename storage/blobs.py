@@ -1,4 +1,4 @@
-"""Blobs: what is too large or too odd for an event's data, kept once under the hash of its content (DESIGN §5).
+"""Blobs: what is too large or too odd for an event's data, kept once under the hash of its content.
 
 A blob is durable before its hash is told, so a commit can only name what is there. It stays while a log refers to
 it; what no log refers to is swept after a grace period, during which whoever put it may still commit.

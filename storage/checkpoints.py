@@ -1,4 +1,4 @@
-"""How checkpoints and archives become text, and what their checksums cover (DESIGN §5, Snapshots)."""
+"""How checkpoints and archives become text, and what their checksums cover."""
 
 from __future__ import annotations
 

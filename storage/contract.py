@@ -1,4 +1,4 @@
-"""The store port: what any backend of the gateway gives (DESIGN §5).
+"""The store port: what any backend of the gateway gives.
 
 A store is driven by one thread, the writer's. Readers come from ``reader()`` and live on another thread.
 ``tests/storage`` and ``seriatim.testing.store_contract`` hold every backend to the same claims.

@@ -19,7 +19,7 @@ from .contract import Erasure
 from .staging import LogState, is_name
 
 SYSTEM: Final = LogId("system")
-"""The store's own log: format, imports, erasures (DESIGN §5)."""
+"""The store's own log: format, imports, erasures."""
 
 
 def digest_of(store_id: str, log: LogId) -> str:

@@ -206,6 +206,15 @@ def create_private(path: str) -> None:
         made.unlink()
 
 
+def sync_folder(folder: Path) -> None:
+    """Make the folder's entries durable. Raises OSError."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 @contextlib.contextmanager
 def alone_in(folder: str, budget_ms: int) -> Iterator[None]:
     """Keep every other opener out of the folder's databases, threads and processes alike, while ours is made.

@@ -1,4 +1,4 @@
-"""The state home: one folder, one owner (DESIGN §5).
+"""The state home: one folder, one owner.
 
 Owning it means holding an OS lock for the life of the process. The lock dies with its holder, so no file
 that is left behind can look alive. Whatever refuses the home does so before a byte in it is written.
@@ -22,7 +22,7 @@ import psutil
 
 from seriatim.errors import CorruptionError, HomeBusyError, HomeError, ReadOnlyError, StoreUnhealthyError
 
-from .files import inspect_file, last_place, mend_mode, refuse_network
+from .files import inspect_file, last_place, mend_mode, refuse_network, sync_folder
 
 DATABASE: Final = "state.db"
 LOCK: Final = "lock"
@@ -153,7 +153,7 @@ def _take_marker(path: Path) -> bool:
     except FileNotFoundError:
         return False
     marker.unlink()
-    _sync_folder(path)
+    sync_folder(path)
     place = last_place(str(path / DATABASE), busy_ms=_BUSY_MS)
     return place is not None and text.decode(errors="replace") == place
 
@@ -168,7 +168,7 @@ def _write_marker(path: Path) -> None:
         os.fsync(marker)
     finally:
         os.close(marker)
-    _sync_folder(path)
+    sync_folder(path)
 
 
 def _check_folder(path: Path) -> None:
@@ -221,11 +221,3 @@ def _read_owner(descriptor: int) -> str:
         if about["host"] == socket.gethostname() and psutil.Process(about["pid"]).status() == psutil.STATUS_STOPPED:
             text += ", which is stopped (SIGSTOP)"
     return text
-
-
-def _sync_folder(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

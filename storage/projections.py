@@ -1,4 +1,4 @@
-"""Making anew what only repeats the logs: the index of open work, its counters, the checkpoints (DESIGN §1, law 3).
+"""Making anew what only repeats the logs: the index of open work, its counters, the checkpoints (law 3).
 
 For a home that nobody serves; the caller owns it. Logs, archives and unique keys are read and never written.
 """

@@ -29,10 +29,10 @@ from seriatim.events import LogId
 
 from .blobs import BlobFolder, blobs_of
 from .checkpoints import read_whole
-from .files import connect_readonly, error_name, inspect_file
+from .files import connect_readonly, error_name, inspect_file, sync_folder
 from .projections import rebuild
 from .schema import FORMAT
-from .spool import Spool, look, sync_folder
+from .spool import Spool, look
 from .sqlite import SqliteStore
 from .sqlite_reader import SqliteReader
 

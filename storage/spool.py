@@ -1,4 +1,4 @@
-"""The spool: accepted messages that wait on disk for a store that can't be reached (DESIGN §5).
+"""The spool: accepted messages that wait on disk for a store that can't be reached.
 
 One JSONL file, one message a line, each line under a checksum. A message counts as kept once ``append`` has returned,
 which is after the sync of its line; a line that a kill cut short was never told of, and is cut away. The spool is no
@@ -22,6 +22,8 @@ from attrs import frozen
 from seriatim.errors import SeriatimError, StoreUnhealthyError
 from seriatim.limits import SPOOL_BYTES_MAX
 from seriatim.model import MessageEvent, SessionSource
+
+from .files import sync_folder
 
 SPOOL: Final = "spool"
 _FILE: Final = "inbound.jsonl"
@@ -253,15 +255,6 @@ def _write(descriptor: int, data: bytes) -> None:
     left = memoryview(data)
     while left:
         left = left[os.write(descriptor, left) :]
-
-
-def sync_folder(folder: Path) -> None:
-    """Make the names in a folder durable. Raises OSError."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _further() -> Iterable[str]:

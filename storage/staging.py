@@ -37,7 +37,7 @@ from seriatim.limits import (
 from .encoding import Rare, chain, chain_start, encode_events, encode_object
 
 LANE_PARTS_MAX = 2
-"""Two in a merge or a move of a session between lanes, else one (DESIGN §5)."""
+"""Two in a merge or a move of a session between lanes, else one."""
 
 
 @attrs.define

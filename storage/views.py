@@ -1,4 +1,4 @@
-"""The read-only views ``sessions`` and ``messages``: the gateway seed's tables, for people and tools (DESIGN §5).
+"""The read-only views ``sessions`` and ``messages``: the gateway seed's tables, for people and tools.
 
 They hold nothing: each row is worked out from the logs when it is asked for, so they can't disagree with them, and a
 file that has lost them gets them again when it is next opened for writing.

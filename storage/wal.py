@@ -1,4 +1,4 @@
-"""The write-ahead log's size: when the writer checkpoints, and what is told about it (DESIGN §5).
+"""The write-ahead log's size: when the writer checkpoints, and what is told about it.
 
 SQLite's own automatic checkpoint is off: held up by a reader it would sort the whole log again at every commit. Here
 the writer looks every quarter of a second at the most. A moderately long log is checkpointed as far as readers allow,

@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncGenerator, AsyncIterator
-from typing import Any, Final
+from typing import Any
 
 from seriatim.errors import ModelError
-
-LINE_BYTES_MAX: Final = 1024 * 1024
-"""One line of a stream; a server that sends longer ones is not speaking this protocol."""
+from seriatim.limits import STREAM_LINE_BYTES_MAX
 
 
 async def lines_of(chunks: AsyncIterator[bytes]) -> AsyncGenerator[str, None]:
     """Lines without their end. Only CR and LF end a line: JSON text may hold U+2028 and its kin as they are.
 
-    Raises ModelError for a line beyond LINE_BYTES_MAX.
+    Raises ModelError for a line beyond STREAM_LINE_BYTES_MAX.
     """
     rest = b""
     async for chunk in chunks:
         *whole, rest = (rest + chunk).split(b"\n")
         for line in whole:
             yield line.rstrip(b"\r").decode("utf-8", "replace")
-        if len(rest) > LINE_BYTES_MAX:
+        if len(rest) > STREAM_LINE_BYTES_MAX:
             raise ModelError("the model's server sent an endless line")
     if rest:
         yield rest.rstrip(b"\r").decode("utf-8", "replace")

@@ -1,4 +1,4 @@
-"""How storage follows one live session: the claim of its log, its write-behind, its errors (seed 1; §§11, 12)."""
+"""How storage follows one live session: the claim of its log, its write-behind, its errors (seed §§11, 12)."""
 
 from __future__ import annotations
 
@@ -95,7 +95,11 @@ class Backing:
             self._start_claim(service)
         await self.claimed()
         if self._writer is not None:
-            await self._writer.flush()
+            try:
+                await self._writer.flush()
+            except Exception as error:
+                self._error = error
+                raise
             self._error = None
 
     async def release(self) -> None:

@@ -1,4 +1,4 @@
-"""What stands between the operations of a service and its backend: order, adoption, repair, claims (seed 1 §§9-13).
+"""What stands between the operations of a service and its backend: order, adoption, repair, claims (seed §§9-13).
 
 Everything here runs on the service's loop, in tasks that nobody cancels; the backend's calls run on threads.
 """
@@ -207,7 +207,9 @@ class Coordinator:
             owner = self.owner
             if owner is not None and owner.is_live(session_id):
                 await owner.flush(session_id)
-                return _balanced(await owner.snapshot(session_id))
+                live = _balanced(await owner.snapshot(session_id))
+                await owner.flush(session_id)  # what came between the two is in the snapshot
+                return live
             await self._unreserved(session_id)
             async with self._chains.turn(session_id):
                 if self._is_live(session_id) or self._pool.reserved(session_id) is not None:

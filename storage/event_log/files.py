@@ -21,13 +21,17 @@ from seriatim.errors import (
     StoreUnhealthyError,
     WriteUnknownError,
 )
+from seriatim.storage.files import sync_folder
 
 _CHUNK: Final = 1 << 20
 TEMPORARY: Final = ".new"
 
 
 def create(path: Path, content: bytes) -> None:
-    """Make the file with this content, mode 0600, durably; never over another. Raises LogExistsError."""
+    """Make ``<root>/<project>/<session>/<file>`` with this content, mode 0600, durably; never over another.
+
+    Raises LogExistsError, StoreUnhealthyError when it surely isn't there, WriteUnknownError when that can't be said.
+    """
     made = _make_folders(path.parent)
     temporary = path.with_name(TEMPORARY)
     try:
@@ -44,7 +48,8 @@ def create(path: Path, content: bytes) -> None:
             os.fsync(folder)
         finally:
             os.close(folder)
-        for parent in made:
+        # Also where nothing was made: whoever made them may have been killed, or be another thread, before its syncs.
+        for parent in dict.fromkeys([*path.parents[1:3], *made]):
             sync_folder(parent)
     except OSError as error:
         if path.exists():
@@ -123,15 +128,6 @@ def cut(descriptor: int, path: Path, end: int, size: int) -> Path:
     except OSError as error:
         raise _unhealthy(path, error) from None
     return aside
-
-
-def sync_folder(folder: Path) -> None:
-    """Make the folder's entries durable."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _chunks(descriptor: int, start: int, end: int) -> Iterator[bytes]:

@@ -1,4 +1,4 @@
-"""What this version reads: asked before anything else is, on every path alike (seed 1, "format refusal"; §17).
+"""What this version reads: asked before anything else is, on every path alike (seed, "format refusal"; §17).
 
 A log that is refused here is intact. Its bytes are left as they are, and nobody calls it damaged.
 """

@@ -1,4 +1,4 @@
-"""Zstandard frames: written whole, found by their structure, decoded within a bound (seed 1 §15).
+"""Zstandard frames: written whole, found by their structure, decoded within a bound (seed §15).
 
 A file is frames one after another, each a batch. Frames are walked block by block, so that a frame cut by the end of
 the file (torn: it was never acknowledged) is told from one whose bytes are wrong (damage).
@@ -18,6 +18,8 @@ else:
 
 _MAGIC: Final = 0xFD2FB528
 _SKIPPABLE: Final = 0x184D2A50
+_BLOCK_BYTES_MAX: Final = 128 * 1024  # the format's own bound
+_CHUNK: Final = 1 << 20
 _OPTIONS: Final[dict[int, int]] = {
     zstd.CompressionParameter.compression_level: 6,
     zstd.CompressionParameter.checksum_flag: 1,
@@ -61,6 +63,8 @@ def read_frame(file: BinaryIO) -> bytes | None:
         last, kind, size = bool(number & 1), number >> 1 & 3, number >> 3
         if kind == 3:
             raise FrameError("has a block of a kind that there is not")
+        if size > _BLOCK_BYTES_MAX:
+            raise FrameError("has a block that is larger than a block may be")
         frame += block
         frame += _take(file, 1 if kind == 1 else size)
         if len(frame) > JSONL_FRAME_BYTES_MAX:
@@ -98,6 +102,35 @@ def decode_torn(start: bytes) -> bytes:
         return zstd.ZstdDecompressor().decompress(start, JSONL_FRAME_BYTES_MAX)
     except zstd.ZstdError:
         return b""
+
+
+def find_frame(file: BinaryIO, start: int) -> int | None:
+    """Where the next frame seems to begin, from ``start`` on."""
+    magic = _MAGIC.to_bytes(4, "little")
+    file.seek(start)
+    kept = b""
+    while chunk := file.read(_CHUNK):
+        found = (kept + chunk).find(magic)
+        if found >= 0:
+            return start - len(kept) + found
+        start += len(chunk)
+        kept = (kept + chunk)[-3:]
+    return None
+
+
+def frame_within(file: BinaryIO, start: int, end: int) -> bool:
+    """Whether a whole, sound frame lies between ``start`` and ``end``."""
+    while (place := find_frame(file, start)) is not None and place < end:
+        file.seek(place)
+        try:
+            frame = read_frame(file)
+            if frame and file.tell() <= end:
+                decode_frame(frame)
+                return True
+        except (TornError, FrameError):
+            pass
+        start = place + 1
+    return False
 
 
 def _read_header(file: BinaryIO, frame: bytearray) -> bool:

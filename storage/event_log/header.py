@@ -1,4 +1,4 @@
-"""SessionHeader: what is known of a session outside its log (seed 1, "SessionHeader").
+"""SessionHeader: what is known of a session outside its log (seed, "SessionHeader").
 
 It can be read without the log and never reaches a model. On disk its keys are the seed's, in camelCase.
 """

@@ -1,4 +1,4 @@
-"""JsonlLogs: each session a file of its own, readable with ``zstdcat`` and ``jq`` (seed 1 §15; DESIGN §5).
+"""JsonlLogs: each session a file of its own, readable with ``zstdcat`` and ``jq`` (seed §15).
 
 ``<root>/<project>/<session>/session.jsonl[.zst]``: the header's line, then one event a line. A batch is one zstd
 frame, or in a raw file closed by a line ``{"type":"batch/end",…}``.

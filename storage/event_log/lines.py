@@ -1,4 +1,4 @@
-"""One event, one line: how JSONL logs spell headers and events, with the seed's keys (seed 1 §§1, 15).
+"""One event, one line: how JSONL logs spell headers and events, with the seed's keys (seed §§1, 15).
 
 What ``encode_event`` takes ``decode_batch`` takes: both judge by ``check_event``.
 """

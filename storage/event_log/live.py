@@ -1,4 +1,4 @@
-"""LiveSessions: the sessions that are alive, with their logs in memory and storage running behind (seed 1; §§7, 11).
+"""LiveSessions: the sessions that are alive, with their logs in memory and storage running behind (seed §§7, 11).
 
 For those who use the event-log service alone; a gateway's lanes have gates instead. It is the ``SessionOwner`` of the
 service it is attached to: while a session is alive, only what was appended here reaches its log. Everything runs on
@@ -21,6 +21,7 @@ from seriatim.errors import (
     PersistenceClosedError,
     SequenceMismatchError,
     SessionForkError,
+    SessionGoneError,
     SessionLiveError,
     SessionReservedError,
 )
@@ -94,10 +95,13 @@ class LiveSessions:
     async def publish(self, preparation: SessionPreparation[Session]) -> Session:
         """Make a prepared session live; it consumes the preparation. Publishing again changes nothing.
 
-        Raises as ``create``; then the preparation is still the caller's to dispose.
+        Raises as ``create``; then the preparation is still the caller's to dispose. SessionGoneError for a session
+        that was retired, or that could not be published before: prepare another.
         """
         session = preparation.session
         self._check_free(session.id, session)
+        if session.gone:
+            raise SessionGoneError(session.id)
         published = await self._publish(session)
         preparation.dispose()
         return published

@@ -1,4 +1,4 @@
-"""The port above the service: who has a session alive (DESIGN §5).
+"""The port above the service: who has a session alive.
 
 While a session is alive its owner's memory is ahead of the log, so nobody but the owner changes it. ``LiveSessions``
 is one owner. A gateway's lanes are another for the sessions that are bound to them: no gateway hands in this port yet,

@@ -1,4 +1,4 @@
-"""Where a session's JSONL file lies: ids and folders become names of files only through these (seed 1 §15)."""
+"""Where a session's JSONL file lies: ids and folders become names of files only through these (seed §15)."""
 
 from __future__ import annotations
 

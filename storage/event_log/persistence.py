@@ -1,4 +1,4 @@
-"""SessionPersistence: the event-log seed's operations over any backend (seed 1; DESIGN §5).
+"""SessionPersistence: the event-log seed's operations over any backend.
 
 An operation is a coroutine on the caller's loop; the backend works on a few threads beside it. Operations on one
 session run one after another, in the order of their calls; on different sessions side by side. What has begun settles

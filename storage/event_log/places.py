@@ -1,4 +1,4 @@
-"""Where a root's sessions lie: looked up by id, listed, checked against what their headers say (seed 1 §15)."""
+"""Where a root's sessions lie: looked up by id, listed, checked against what their headers say (seed §15)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sessions that were read, kept whole for a while: a look at the history and then a resume read once (seed 1 §13).
+"""Sessions that were read, kept whole for a while: a look at the history and then a resume read once (seed §13).
 
 Used on the service's loop only. Ready ones are bounded, the least recently used goes first; a reserved one stays
 until its preparation is disposed or published.

@@ -6,19 +6,16 @@ A batch that fails its checksum is left out whole: which of its bytes are wrong,
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Final
 from zlib import crc32
 
 from seriatim.errors import InvalidInputError, SessionPersistenceCorruptionError
 from seriatim.limits import JSONL_FRAME_BYTES_MAX
 
-from .frames import FrameError, TornError, decode_frame, read_frame
+from .frames import FrameError, TornError, decode_frame, find_frame, read_frame
 from .lines import END_PREFIX, end_line, from_stored, parse
 from .scan import Scan
 from .values import Problem, SessionEvent
 
-_MAGIC: Final = b"\x28\xb5\x2f\xfd"
-_CHUNK: Final = 1 << 20
 Note = Callable[[int, str], None]
 
 
@@ -65,23 +62,11 @@ def _frames(scan: Scan, note: Note) -> Iterator[tuple[int, list[bytes]]]:
             content = decode_frame(frame) if frame else b""
         except (FrameError, TornError) as error:
             note(place, str(error) or "a frame is cut")
-            place = _next_magic(scan, place + 1)
+            place = find_frame(file, place + 1)
             continue
         if content:
             yield place, content.splitlines()
         place = after
-
-
-def _next_magic(scan: Scan, start: int) -> int | None:
-    scan.file.seek(start)
-    kept = b""
-    while chunk := scan.file.read(_CHUNK):
-        found = (kept + chunk).find(_MAGIC)
-        if found >= 0:
-            return start - len(kept) + found
-        start += len(chunk)
-        kept = (kept + chunk)[-3:]
-    return None
 
 
 def _closed(scan: Scan, note: Note) -> Iterator[tuple[int, list[bytes]]]:

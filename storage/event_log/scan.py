@@ -1,4 +1,4 @@
-"""Walking a JSONL file batch by batch, in bounded memory (seed 1 §15; a batch is the atom, DESIGN §5).
+"""Walking a JSONL file batch by batch, in bounded memory (seed §15; a batch is the atom).
 
 Up to the end of the last whole batch a file is what was acknowledged. What follows is either torn, which means that
 no batch is closed there and nothing acknowledged is missing, or damage, which is an error.
@@ -15,7 +15,7 @@ from attrs import define
 from seriatim.errors import SessionPersistenceCorruptionError
 from seriatim.limits import JSONL_FRAME_BYTES_MAX
 
-from .frames import FrameError, TornError, decode_frame, read_frame
+from .frames import FrameError, TornError, decode_frame, frame_within, read_frame
 from .lines import END_PREFIX, end_line, parse
 
 Encoding = Literal["zstd", "raw"]
@@ -67,6 +67,9 @@ class Scan:
                 frame = read_frame(self.file)
                 content = decode_frame(frame) if frame else b""
             except TornError:
+                # Where a whole frame follows, this one's length is what is wrong: it was not the last.
+                if frame_within(self.file, self.end + 1, self.file.tell()):
+                    raise self.damage("a frame reaches into the one after it") from None
                 return
             except FrameError as error:
                 raise self.damage(f"a frame {error}") from None

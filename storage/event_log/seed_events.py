@@ -1,7 +1,7 @@
 """The event-log seed's events in our words: one for one, so that numbers, sources and surface ranges stay true.
 
 What ours has no field for is kept under ``seed``. Types of the seed's plugins, which shape nothing that a reader of
-ours derives, come over marked ``ignorable``; a type that neither knows is refused (seed 1 §§3, 17).
+ours derives, come over marked ``ignorable``; a type that neither knows is refused (seed §§3, 17).
 """
 
 from __future__ import annotations

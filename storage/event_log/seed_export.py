@@ -1,4 +1,4 @@
-"""Writing sessions in the event-log seed's own format 0, for its own system to read (seed 1 §§1, 3, 15; DESIGN §5).
+"""Writing sessions in the event-log seed's own format 0, for its own system to read (seed §§1, 3, 15).
 
 The way back from ``seed_events``. What the seed has no word for is folded: undone turns are left out and what they
 leave is numbered anew; what it can't be told (claims, effects, who resumed what) is dropped; events marked

@@ -1,4 +1,4 @@
-"""Reading what the event-log seed's own system wrote: its JSONL files and its SQLite file, format 0 (seed 1 §§15-17).
+"""Reading what the event-log seed's own system wrote: its JSONL files and its SQLite file, format 0 (seed §§15-17).
 
 Only read, never repaired. A log's first record is its header, tagged "session"; runs of stream deltas may be packed in
 one row. A bad row or a hole after the last ``turn/end`` is a torn tail and is left out, one before it is damage.
@@ -24,7 +24,7 @@ from seriatim.errors import (
 )
 from seriatim.events import SAFE_INTEGER_MAX
 
-from .frames import FrameError, TornError, decode_frame, decode_torn, read_frame
+from .frames import FrameError, TornError, decode_frame, decode_torn, frame_within, read_frame
 from .header import SESSION_FORMAT_VERSION, SessionHeader
 from .lines import from_stored, parse
 from .values import Problem, SessionEvent
@@ -104,6 +104,9 @@ def _frame_lines(path: Path) -> list[bytes]:
                     break
                 content.append(decode_frame(frame) if frame else b"")
             except TornError:
+                if frame_within(file, start + 1, file.tell()):
+                    reason = "a frame reaches into the one after it"
+                    raise SessionPersistenceCorruptionError(f"{path} at byte {start}", reason) from None
                 file.seek(start)
                 content.append(decode_torn(file.read()).rpartition(b"\n")[0])
                 break

@@ -1,4 +1,4 @@
-"""Session: one live conversation in memory, its append-only log and what follows from it (seed 1, "Session").
+"""Session: one live conversation in memory, its append-only log and what follows from it (seed, "Session").
 
 Its log is the truth while it is alive; storage runs behind. Used on one loop. An append is synchronous: it is whole
 when the call returns, and nobody who watches can undo it.
@@ -10,12 +10,14 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from seriatim.errors import InvalidInputError, SessionGoneError
+from seriatim.errors import CommitTooLargeError, InvalidInputError, SessionGoneError
 from seriatim.events import Data, Event
+from seriatim.limits import STORE_COMMIT_BYTES_MAX
 from seriatim.surface import Node, Surface, human_transcript, model_context
 from seriatim.trace import Trace
 
 from .header import SessionHeader
+from .lines import encode_events
 from .values import RestoredSessionOptions, SessionEvent, SessionInspection, freeze_event
 
 END_SEED = "session/end-seed"
@@ -88,6 +90,11 @@ class Session:
         """Number of the turn that is open, 0 between turns."""
         return self._trace.turn
 
+    @property
+    def gone(self) -> bool:
+        """Whether it takes no appends any more."""
+        return self._gone
+
     def messages(self) -> tuple[SessionEvent, ...]:
         """The derived messages: what a model is given, oldest first. Same log, same answer."""
         top, shown = self._shown
@@ -127,7 +134,8 @@ class Session:
         """Append one event; ``data`` is taken as it is now. ``time``: epoch ms, now by default.
 
         Raises InvalidInputError (LosslessJsonError and SurfaceError among them) for what can't come next, and
-        SessionGoneError once the session was retired; then nothing has changed. An observer can't append.
+        SessionGoneError once the session was retired, CommitTooLargeError for more than any commit holds; then
+        nothing has changed. An observer can't append.
         """
         at = self._now() if time is None else time
         event = SessionEvent(kind, self.head, at, data, ignorable, source_event_seqs, surface_op)
@@ -159,8 +167,11 @@ class Session:
             raise InvalidInputError("append", "an observer of an append can't append to the same session")
 
     def _take(self, event: SessionEvent) -> None:
-        """Check one event and add it."""
+        """Check one event and add it. What no backend could store would keep all that follows from being stored."""
         self._trace.check(event)
+        (line,) = encode_events([event], self.head)
+        if len(line) > STORE_COMMIT_BYTES_MAX:
+            raise CommitTooLargeError(f"{event.type}: {len(line)} bytes, at most {STORE_COMMIT_BYTES_MAX}")
         self._surface.apply(event)
         self._trace.follow(event)
         self._events.append(event)

@@ -1,4 +1,4 @@
-"""A store's session logs as a backend: SQLite and memory (DESIGN §5).
+"""A store's session logs as a backend: SQLite and memory.
 
 A session that belongs to no lane writes for itself: its commits name its own log as their lane. One that is bound to
 a lane can only be read here; its lane is the one that writes it.

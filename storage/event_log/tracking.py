@@ -1,4 +1,4 @@
-"""Where each log that is being written stands, and what an append must fit on (seed 1 §§9, 11)."""
+"""Where each log that is being written stands, and what an append must fit on (seed §§9, 11)."""
 
 from __future__ import annotations
 

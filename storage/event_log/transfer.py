@@ -1,4 +1,4 @@
-"""Carrying whole sessions from one backend to another, and proving that they arrived (DESIGN §5).
+"""Carrying whole sessions from one backend to another, and proving that they arrived.
 
 Runs offline, on one thread, over the backends' ports. Nothing is ever overwritten: what is there already is compared,
 and a session that was carried in part, by a run that was stopped, is gone on with.
@@ -163,16 +163,14 @@ def _carry(
                 report.results[session_id] = "differs"
                 return
             head = there.head
+        if head < len(events) and not dry_run:
+            _write(header, events, head, target)
+            again = target.read(session_id)
+            if again is None or (again.header, again.events) != (header, events):
+                raise SessionPersistenceCorruptionError(session_id, "doesn't read as it was written")
         report.results[session_id] = "same" if head == len(events) else "copied"
         report.events += len(events) - head
-        if dry_run or head == len(events):
-            return
-        _write(header, events, head, target)
-        again = target.read(session_id)
-        if again is None or (again.header, again.events) != (header, events):
-            raise SessionPersistenceCorruptionError(session_id, "doesn't read as it was written")
     except SeriatimError as error:
-        report.results.pop(session_id, None)
         report.problems.append(Problem(session_id, error))
 
 

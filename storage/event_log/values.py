@@ -1,4 +1,4 @@
-"""What the event-log service takes and gives (seed 1; names in DESIGN §8)."""
+"""What the event-log service takes and gives."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Write-behind of one live session: events are taken at once and stored a little later, in order (seed 1; §12).
+"""Write-behind of one live session: events are taken at once and stored a little later, in order (seed §12).
 
 The first event that waits opens a window of fixed length; those after it join and don't extend it. When it ends, all
 that waits becomes one batch. One write at a time: a window that ends during a write has its batch right after it. A

@@ -9,14 +9,9 @@ from typing import Any
 import pytest
 
 from seriatim.actors.pooled import PooledActor
-from seriatim.actors.simulation import (
-    Envelope,
-    SimulationDeadlockError,
-    SimulationDispatcher,
-    SimulationEndlessError,
-)
+from seriatim.actors.simulation import Envelope, SimulationDispatcher
 from seriatim.actors.system import ActorSystem, Crash, Ref
-from seriatim.errors import BlockingAskError
+from seriatim.errors import BlockingAskError, SimulationDeadlockError, SimulationEndlessError
 from seriatim.testing.clock import VirtualClock
 
 from .worlds import Recorder

@@ -13,9 +13,10 @@ import pytest
 from attrs import evolve
 
 from seriatim.adapters import irc_link
-from seriatim.adapters.irc import INBOUND_MAX, IrcAdapter, IrcOptions
+from seriatim.adapters.irc import IrcAdapter, IrcOptions
 from seriatim.adapters.irc_sending import UNCONFIRMED_LINES_MAX
 from seriatim.errors import ConfigError, SendError
+from seriatim.limits import IRC_INBOUND_MAX
 from seriatim.model import Sent, Target
 from seriatim.testing.adapter_contract import RecordingInbox, outbound, running
 from tests.adapters.scripted_irc import ScriptedIrc, Visit
@@ -213,12 +214,12 @@ def test_a_flood_does_not_starve_ping() -> None:
 
     async def story(server: ScriptedIrc, visit: Visit, adapter: IrcAdapter, inbox: RecordingInbox) -> None:
         inbox.hold()
-        visit.write(*(f":ann!u@h PRIVMSG Bot :{n}" for n in range(INBOUND_MAX // 2)))
+        visit.write(*(f":ann!u@h PRIVMSG Bot :{n}" for n in range(IRC_INBOUND_MAX // 2)))
         await visit.sync()
         assert inbox.events == []
         inbox.let_go()
-        assert [event.text for event in await inbox.heard(INBOUND_MAX // 2)] == [
-            str(n) for n in range(INBOUND_MAX // 2)
+        assert [event.text for event in await inbox.heard(IRC_INBOUND_MAX // 2)] == [
+            str(n) for n in range(IRC_INBOUND_MAX // 2)
         ]
 
     tell(story)
@@ -229,7 +230,7 @@ def test_a_runtime_that_is_far_behind_stops_the_reading() -> None:
 
     async def story(server: ScriptedIrc, visit: Visit, adapter: IrcAdapter, inbox: RecordingInbox) -> None:
         inbox.hold()
-        count = 3 * INBOUND_MAX
+        count = 3 * IRC_INBOUND_MAX
         visit.write(*(f":ann!u@h PRIVMSG Bot :{n} {'x' * 400}" for n in range(count)), "PING :behind")
         pong = asyncio.ensure_future(visit.read(lambda line: line == "PONG :behind"))
         done, _ = await asyncio.wait([pong], timeout=3 * adapter.options.ping_timeout_s)

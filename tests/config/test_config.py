@@ -8,8 +8,9 @@ import attrs
 import pytest
 
 from seriatim.config import AdapterConfig, AgentConfig, GatewayConfig, parse_config
-from seriatim.configfile import FILE_BYTES_MAX, load_config
+from seriatim.configfile import load_config
 from seriatim.errors import ConfigError
+from seriatim.limits import CONFIG_FILE_BYTES_MAX
 from seriatim.settings import described, dotted_keys, setting, text, whole
 
 EVERY_KEY = """
@@ -213,7 +214,7 @@ def test_no_secret_is_in_the_repr() -> None:
         (b"home = ", "isn't TOML: "),
         (b"home = 1\nhome = 2", "isn't TOML: "),
         (b"home = '\xff'", "isn't UTF-8 text (byte 8)"),
-        (b" " * (FILE_BYTES_MAX + 1), "is no configuration: larger than"),
+        (b" " * (CONFIG_FILE_BYTES_MAX + 1), "is no configuration: larger than"),
     ],
 )
 def test_a_file_that_is_no_configuration_is_named(tmp_path: Path, content: bytes, reason: str) -> None:

@@ -1,4 +1,4 @@
-"""The Gate's rules, one by one (DESIGN §3)."""
+"""The Gate's rules, one by one."""
 
 from __future__ import annotations
 

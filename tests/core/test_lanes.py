@@ -1,4 +1,4 @@
-"""Queueing, commands, suspension and wakes (DESIGN §7)."""
+"""Queueing, commands, suspension and wakes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a new incarnation does with what a dead one left (DESIGN §6, Recovery)."""
+"""What a new incarnation does with what a dead one left."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One turn's commits, T0 to T6, and who waits for which (DESIGN §6)."""
+"""One turn's commits, T0 to T6, and who waits for which."""
 
 from __future__ import annotations
 

@@ -27,13 +27,12 @@ from seriatim.storage.sqlite import SqliteStore
 from seriatim.testing.clock import VirtualClock
 from seriatim.testing.fake_platform import Posted
 from seriatim.testing.faulty_store import Fault, FaultyStore
-from seriatim.testing.scripted import Ran, ScriptedRunner
+from seriatim.testing.scripted import Ran, ScriptedRunner, by_first_word
 from seriatim.testing.snapshot import wal_frames
 from seriatim.testing.witness import Witness, WitnessedStore
 from seriatim.turn import Told, TurnEnded, TurnJob
 from tests.crash.ground import Ground
 from tests.crash.points import KILLED, Fate, Points, SimulatedCrash
-from tests.crash.scenario import agent
 
 STEPS_MAX = 20_000
 REDELIVERIES_MAX = 40
@@ -52,7 +51,7 @@ class Life:
         self.clock = VirtualClock(start_ms)
         able = scenario.capabilities
         self.witness = Witness(ground.complain, ground.effects, idempotent=able.idempotent_send)
-        self.runner = ScriptedRunner(agent)
+        self.runner = ScriptedRunner(by_first_word)
         self.runner.ran = _Tools(self)
         self.sending: deque[tuple[Outbound, Callable[[SendDone], None]]] = deque()
         self.frames: dict[int, tuple[int, int]] = {}
@@ -63,7 +62,6 @@ class Life:
         """How far each log went by the word of the store of the life before."""
         self.errors: list[str] = []
         self._random = random.Random(seed)
-        self._slow_writer = scenario.slow_writer
         self._given: set[int] = set()
         self._again = 0
         self._told_ends = 0

@@ -1,4 +1,4 @@
-"""What a scenario is made of: what people say and when, what the agent does, and what the world has in store."""
+"""What a scenario is made of: what people say and when, and what the world has in store."""
 
 from __future__ import annotations
 
@@ -15,8 +15,6 @@ from seriatim.commits import Commit
 from seriatim.testing.fake_platform import Fault as SendFault
 from seriatim.testing.fake_platform import FaultKind
 from seriatim.testing.faulty_store import Fault as StoreFault
-from seriatim.testing.scripted import NEVER, Script, ScriptCall, ScriptStep
-from seriatim.turn import Silence, TurnJob
 
 if TYPE_CHECKING:
     from tests.crash.points import Fate
@@ -72,31 +70,3 @@ class Scenario:
     slow_writer: bool = False
     seeds: tuple[int, ...] = Factory(lambda: (1,))
     growth: Growth = Growth()  # noqa: RUF009
-
-
-def agent(job: TurnJob) -> Script:
-    """What the agent does is what the first message asks for; else it says what it was told."""
-    said = " | ".join(claim.text for claim in job.claims)
-    reply = f"re: {said}"
-    match job.claims[0].text.split()[0]:
-        case "tool":
-            return Script(reply, steps=(ScriptStep("let me", (ScriptCall("save", 1),)),))
-        case "tools":
-            return Script(reply, steps=(ScriptStep("both", (ScriptCall("save", 1), ScriptCall("send", 2))),))
-        case "serial":
-            calls = (ScriptCall("save", 1), ScriptCall("send", 2), ScriptCall("look", 3, effects="read"))
-            return Script(reply, steps=(ScriptStep("in turn", calls, serial=True),))
-        case "rounds":
-            return Script(reply, steps=tuple(ScriptStep(f"{n}", (ScriptCall("save", n),)) for n in range(2)))
-        case "long":
-            return Script(reply + " " + " ".join(f"word{n}" for n in range(45)))
-        case "fail":
-            return Script(ValueError("the agent broke"))
-        case "silent":
-            return Script(Silence("nothing to say"))
-        case "never":
-            return Script(NEVER)
-        case "late":
-            return Script(reply, on_cancel="answer", steps=(ScriptStep("let me", (ScriptCall("save", 1),)),))
-        case _:
-            return Script(reply, deltas=("re",))

@@ -13,7 +13,6 @@ from seriatim.testing.faulty_store import Fault
 from tests.crash.points import Fate
 from tests.crash.scenario import Again, Say, Scenario, Strike
 
-_ACK: Final = Capabilities(replay="ack", text_max=4000)
 _IDEMPOTENT: Final = Capabilities(replay="ack", text_max=4000, idempotent_send=True)
 _IRC: Final = Capabilities(replay="none", text_max=400, text_unit="bytes", multiline=False)
 _CURSOR: Final = Capabilities(replay="cursor", text_max=4000)

@@ -12,6 +12,8 @@ from typing import Any, TypeVar
 from seriatim import Gateway, GatewayConfig, MessageEvent, Platform, SessionSource
 from seriatim.actors.receipts import End, Receipt
 from seriatim.config import StopConfig
+from seriatim.storage.audit import audit
+from seriatim.storage.sqlite_reader import SqliteReader
 from seriatim.testing.fake_platform import FakePlatform
 
 T = TypeVar("T")
@@ -94,6 +96,15 @@ async def bot(
     )
     async with gateway:
         yield Bot(gateway, platform, errors)
+
+
+def balance_holds(home: Path) -> bool:
+    """Law 1, over the counters and over the logs."""
+    reader = SqliteReader(home / "state.db")
+    try:
+        return audit(reader).holds
+    finally:
+        reader.close()
 
 
 async def echo(turn: Any) -> str:

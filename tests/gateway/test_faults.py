@@ -22,19 +22,10 @@ from seriatim.storage.sqlite import SqliteStore
 from seriatim.storage.sqlite_reader import SqliteReader
 from seriatim.testing.fake_platform import FakePlatform
 
-from .bots import bot, echo, run, until
+from .bots import balance_holds, bot, echo, run, until
 
 ERRORS = (asyncio.CancelledError, SystemExit, KeyboardInterrupt, GeneratorExit, RuntimeError)
 each_error = pytest.mark.parametrize("error", ERRORS)
-
-
-def balance_holds(home: Path) -> bool:
-    """Law 1, over the counters and over the logs."""
-    reader = SqliteReader(home / "state.db")
-    try:
-        return audit(reader).holds
-    finally:
-        reader.close()
 
 
 @each_error

@@ -18,10 +18,9 @@ from seriatim.storage.checkpoints import read_whole
 from seriatim.storage.contract import Archive, Store
 from seriatim.storage.memory import MemoryDisk, MemoryStore
 from seriatim.storage.sqlite import SqliteStore
-from tests.growth.worlds import Life, texts
+from tests.growth.worlds import SOON, Life, texts
 
 SMALL = Growth(events=10, rest_events=1, compact_events=40)
-NEVER = Growth(events=10, rest_events=1, compact_events=0)
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -89,7 +88,7 @@ def test_without_checkpoints_an_archive_is_enough(open_store: Callable[[], Store
     assert life.look.archive(life.log) is not None
     assert life.look.checkpoint(life.log, "state") is None
     life.end()
-    again = Life(open_store, NEVER)
+    again = Life(open_store, SOON)
     again.say("/status")
     assert again.state.accepted == state.accepted + 1
     assert again.state.bound == state.bound
@@ -111,7 +110,7 @@ def test_a_redelivery_of_an_archived_message_is_a_duplicate(open_store: Callable
 
 def test_nothing_is_compacted_below_the_bound_or_when_switched_off(open_store: Callable[[], Store]) -> None:
     """A lane shorter than the bound keeps all its events, and with 0 each does."""
-    life = Life(open_store, NEVER)
+    life = Life(open_store, SOON)
     life.talk(30)
     assert life.look.archive(life.log) is None
     assert len(life.look.read(life.log)) == life.state.head
@@ -143,7 +142,7 @@ def test_open_work_keeps_its_events(open_store: Callable[[], Store]) -> None:
 
 def test_a_fold_that_disagrees_is_not_archived(open_store: Callable[[], Store]) -> None:
     """When the live lane's word isn't what its log tells, nothing goes, and the operator hears of it."""
-    life = Life(open_store, NEVER)
+    life = Life(open_store, SOON)
     life.talk(12)
     told_state = {**lane_snapshot(life.state), "answered": 11}
     life.runtime._upkeep.signal(CompactLane(life.key, life.state.head, told_state))
@@ -158,7 +157,7 @@ def test_a_fold_that_disagrees_is_not_archived(open_store: Callable[[], Store]) 
 
 def test_lanes_wait_for_each_other(open_store: Callable[[], Store]) -> None:
     """Wishes that come together are all served."""
-    life = Life(open_store, NEVER)
+    life = Life(open_store, SOON)
     for chat in ("1", "2", "3"):
         life.talk(4, chat)
     states = [gate.durable for gate in life.runtime.directory.gates()]
@@ -180,7 +179,7 @@ def test_a_damaged_archive_is_an_error(tmp_path: Path) -> None:
     connection = sqlite3.connect(path, isolation_level=None)
     connection.execute("UPDATE archives SET answered = answered - 1, merged = merged + 1")
     connection.close()
-    again = Life(lambda: SqliteStore(path), NEVER)
+    again = Life(lambda: SqliteStore(path), SOON)
     receipt = again.say("and now?")
     assert receipt.outcome == "refused"
     assert receipt.reason == "quarantined"

@@ -13,7 +13,7 @@ from seriatim.events import Event, LogId
 from seriatim.storage.sqlite import SqliteStore
 from seriatim.surface import MESSAGE_TYPES, fold, visibility
 from tests.growth.test_surfaces import events_of
-from tests.growth.worlds import NEVER, Life
+from tests.growth.worlds import Life
 from tests.persistence.histories import History
 
 STATES = {(1, 0): "current", (0, 1): "shadowed", (0, 0): "undone"}
@@ -66,7 +66,7 @@ def test_messages_are_active_or_compacted_as_the_surface_says(tmp_path: Path, se
 def test_a_conversation_reads_like_one(tmp_path: Path) -> None:
     """Roles, words and times in order; a session with its lane and its counts."""
     path = tmp_path / "state.db"
-    life = Life(lambda: SqliteStore(path), NEVER)
+    life = Life(lambda: SqliteStore(path))
     life.talk(2)
     session, key = life.state.bound, life.key
     life.say("/new")
@@ -86,7 +86,7 @@ def test_a_conversation_reads_like_one(tmp_path: Path) -> None:
 def test_a_lost_view_comes_back(tmp_path: Path) -> None:
     """Dropped or replaced by something else, it is what it was after the next start."""
     path = tmp_path / "state.db"
-    life = Life(lambda: SqliteStore(path), NEVER)
+    life = Life(lambda: SqliteStore(path))
     life.talk(3)
     life.end()
     before = rows(path, "SELECT * FROM messages"), rows(path, "SELECT * FROM sessions")

@@ -24,7 +24,7 @@ from seriatim.testing.scripted import Script, ScriptedRunner
 from seriatim.turn import Message, TurnJob
 
 SOON = Growth(events=10, rest_events=1, compact_events=0)
-NEVER = SOON
+"""Checkpoints soon, and no compaction that a test doesn't ask for."""
 numbers = itertools.count()
 
 

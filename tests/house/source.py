@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import configparser
 import subprocess
-from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import attrs
@@ -82,35 +82,47 @@ class Module:
         """Its syntax tree."""
         return ast.parse(self.path.read_text(encoding="utf-8"), str(self.path))
 
-    def imports(self) -> Iterator[Import]:
+    def imports(self) -> tuple[Import, ...]:
         """Everything imported anywhere in it, for types only or inside a function included."""
-        for node in ast.walk(self.tree()):
-            place = f"{self.path.relative_to(ROOT)}:{getattr(node, 'lineno', 0)}"
-            if isinstance(node, ast.Import):
-                yield from (Import(alias.name, (), 0, place) for alias in node.names)
-            elif isinstance(node, ast.ImportFrom):
-                package = self.package.split(".")
-                base = package[: len(package) - node.level + 1] if node.level else []
-                full = ".".join([*base, *([node.module] if node.module else [])])
-                yield Import(full, tuple(alias.name for alias in node.names), node.level, place)
+        return _imports(self)
 
 
-def library() -> list[Module]:
+# Several rules look at every file's imports. They are kept, the trees are not: a million objects more would make each
+# collection of the garbage in later tests slow.
+@cache
+def _imports(module: Module) -> tuple[Import, ...]:
+    found: list[Import] = []
+    file = module.path.relative_to(ROOT)
+    for node in ast.walk(module.tree()):
+        if isinstance(node, ast.Import):
+            found += [Import(alias.name, (), 0, f"{file}:{node.lineno}") for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            package = module.package.split(".")
+            base = package[: len(package) - node.level + 1] if node.level else []
+            full = ".".join([*base, *([node.module] if node.module else [])])
+            names = tuple(alias.name for alias in node.names)
+            found.append(Import(full, names, node.level, f"{file}:{node.lineno}"))
+    return tuple(found)
+
+
+@cache
+def library() -> tuple[Module, ...]:
     """Every module that is installed, by its full name."""
-    return [
+    return tuple(
         Module(package if path.stem == "__init__" else f"{package}.{path.stem}", path)
         for package, folder in mapping().items()
         for path in sorted((ROOT / folder).glob("*.py"))
-    ]
+    )
 
 
-def outside() -> list[Module]:
+@cache
+def outside() -> tuple[Module, ...]:
     """Every module that isn't installed: tests and benchmarks."""
-    return [
+    return tuple(
         Module(".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"), path)
         for folder in sorted(NOT_INSTALLED)
         for path in sorted((ROOT / folder).rglob("*.py"))
-    ]
+    )
 
 
 def pure() -> list[Module]:

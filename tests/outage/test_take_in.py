@@ -43,9 +43,11 @@ class Photographed(Medium):
         copy = self.folder / f"{len(self.taken)}"
         snapshot_files(self.home / "state.db", copy)
         copy.chmod(0o700)
-        # The spool last: it may be gone only when the store, as copied before, has everything.
-        if (self.home / SPOOL).exists():
+        # The spool last: it may be gone, or go meanwhile, only when the store, as copied before, has everything.
+        try:
             shutil.copytree(self.home / SPOOL, copy / SPOOL)
+        except (FileNotFoundError, shutil.Error):
+            shutil.rmtree(copy / SPOOL, ignore_errors=True)
         self.taken.append(copy)
 
 

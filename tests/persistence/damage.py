@@ -1,10 +1,11 @@
-"""Every cut of a JSONL log, and every flipped bit of its last batch: what is read then.
+"""Every cut of a JSONL log, and every flipped bit: what is read then.
 
     python -m tests.persistence.damage [--json]
 
-Fault model: the file ends anywhere (a crash while a batch was written, or a disk that lost its end), or one bit of the
-last batch is another one (a disk that lies). Three answers are right: the content intact, the state before the batch
-that was hit, or a typed error. A fourth, content that nobody wrote, is counted as ``altered`` and must not occur.
+Fault model: the file ends anywhere (a crash while a batch was written, or a disk that lost its end), or one bit is
+another one (a disk that lies). Three answers are right: the content intact, a typed error, or, where the last batch was
+hit, the state before it. Everything else, such as content that nobody wrote or a loss of batches that follow the one
+that was hit, is counted as ``altered`` and must not occur.
 """
 
 from __future__ import annotations
@@ -107,6 +108,14 @@ class Victim:
                 content[place] ^= 1 << bit
                 yield self.judge(bytes(content), self.states[-2])
 
+    def inner_flips(self, bits: Sequence[int] = range(8)) -> Iterator[str]:
+        """The answer to each flipped bit of what comes before the last batch: nothing may be missing then."""
+        for place in range(self.ends[-2]):
+            for bit in bits:
+                content = bytearray(self.content)
+                content[place] ^= 1 << bit
+                yield self.judge(bytes(content), self.states[-1])
+
 
 def measure(folder: Path) -> dict[str, dict[str, int]]:
     """The counts of each answer, by encoding and kind of damage."""
@@ -114,7 +123,11 @@ def measure(folder: Path) -> dict[str, dict[str, int]]:
     encodings: tuple[Encoding, ...] = ("raw", "zstd")
     for encoding in encodings:
         victim = Victim(folder, encoding)
-        for kind, answers in (("cuts", victim.cuts()), ("flips", victim.flips())):
+        for kind, answers in (
+            ("cuts", victim.cuts()),
+            ("flips", victim.flips()),
+            ("inner flips", victim.inner_flips()),
+        ):
             counts = Counter(answers)
             counted[f"{encoding} {kind}"] = {answer: counts[answer] for answer in ANSWERS}
     return counted
@@ -122,7 +135,7 @@ def measure(folder: Path) -> dict[str, dict[str, int]]:
 
 def main() -> int:
     """Run and print; 1 if anything was altered."""
-    parser = argparse.ArgumentParser(description="Every cut of a JSONL log and every flipped bit of its last batch.")
+    parser = argparse.ArgumentParser(description="Every cut of a JSONL log and every flipped bit.")
     parser.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
@@ -132,7 +145,7 @@ def main() -> int:
         print(json.dumps({**counted, "total": total}))
     else:
         for name, counts in {**counted, "total": total}.items():
-            print(f"{name:12}" + ", ".join(f"{answer} {count}" for answer, count in counts.items()))
+            print(f"{name:18}" + ", ".join(f"{answer} {count}" for answer, count in counts.items()))
     return 1 if total["altered"] else 0
 
 

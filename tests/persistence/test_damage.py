@@ -29,12 +29,12 @@ each_encoding = pytest.mark.parametrize("encoding", ENCODINGS)
 
 
 def test_no_cut_and_no_flipped_bit_alters_anything(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Each cut of a log and each flipped bit of its last batch: intact, the state before, or a typed error."""
+    """Each cut of a log and each flipped bit: intact, a typed error, or the last batch missing if that was hit."""
     counted = measure(tmp_path)
     with capsys.disabled():
         print(*(f"\n{name}: {counts}" for name, counts in counted.items()))
 
-    assert [counts["altered"] for counts in counted.values()] == [0, 0, 0, 0]
+    assert [counts["altered"] for counts in counted.values()] == [0] * 6
     assert all(counts["intact"] + counts["before"] + counts["error"] > 500 for counts in counted.values())
 
 
@@ -219,6 +219,25 @@ def test_a_creation_that_is_killed_leaves_all_or_nothing(tmp_path: Path, encodin
         if found is None:
             logs.append(ID, header(), 0, turn(0))
         assert _files(root) == _files(tmp_path / "whole")
+
+
+def test_folders_that_a_killed_creation_left_become_durable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Folders of a creation that was killed before it synced them are synced by the next one, before it answers."""
+    logs = JsonlLogs(tmp_path / "root")
+    path = Path(logs.locate(header()).path)
+    path.parent.mkdir(parents=True)
+    synced: set[int] = set()
+    real = os.fsync
+
+    def sync(descriptor: int) -> None:
+        synced.add(os.fstat(descriptor).st_ino)
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", sync)
+
+    logs.append(ID, header(), 0, turn(0))
+
+    assert {folder.stat().st_ino for folder in (path.parent, *path.parents[1:3])} <= synced
 
 
 @each_encoding

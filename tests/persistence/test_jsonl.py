@@ -26,14 +26,15 @@ from seriatim.errors import (
     SessionPersistenceCorruptionError,
     StoreUnhealthyError,
 )
-from seriatim.limits import JSONL_FRAME_BYTES_MAX, STORE_COMMIT_BYTES_MAX
+from seriatim.limits import JSONL_FRAME_BYTES_MAX, PREPARE_TRIES_MAX, STORE_COMMIT_BYTES_MAX
+from seriatim.storage.event_log import jsonl
 from seriatim.storage.event_log.frames import encode_frame
 from seriatim.storage.event_log.jsonl import JsonlLogs
 from seriatim.storage.event_log.lines import encode_events, header_line
 from seriatim.storage.event_log.paths import encode_id, project_of
 from seriatim.storage.event_log.persistence import SessionPersistence
 from seriatim.storage.event_log.scan import Encoding
-from seriatim.storage.event_log.values import SessionEvent
+from seriatim.storage.event_log.values import Revision, SessionEvent
 from seriatim.testing.log_contract import ID, event, header, stored, turn
 
 each_encoding = pytest.mark.parametrize("encoding", ["raw", "zstd"])
@@ -396,3 +397,23 @@ def test_the_artifact_is_byte_for_byte(tmp_path: Path) -> None:
             await stored(service, turn(0), "other")
 
     asyncio.run(story())
+
+
+@each_encoding
+def test_a_file_that_never_rests_is_given_up(
+    tmp_path: Path, encoding: Encoding, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file that is another one after each read is given up with an error, after a bounded number of reads."""
+    logs = JsonlLogs(tmp_path, encoding)
+    logs.append(ID, header(), 0, turn(0))
+    looks: list[object] = []
+
+    def changing(file: object) -> Revision:
+        looks.append(file)
+        return Revision(str(len(looks)))
+
+    monkeypatch.setattr(jsonl, "_revision", changing)
+
+    with pytest.raises(StoreUnhealthyError, match="faster"):
+        logs.read(ID)
+    assert len(looks) == 2 * PREPARE_TRIES_MAX

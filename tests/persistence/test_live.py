@@ -65,6 +65,32 @@ async def test_an_open_live_turn_is_not_loaded(stage: Stage) -> None:
         assert await stage_kinds(service) == kinds(session.events)
 
 
+@told
+async def test_a_loaded_live_session_is_stored(stage: Stage) -> None:
+    """All that load shows of a live session is durable, also what was appended just as the flush ended."""
+    async with stage.live() as (live, service, gated):
+        session = await live.create(ID)
+        say_turn(session, 1)
+        gate = gated.hold("append")
+
+        async def go_on() -> None:
+            await live.flush(ID)
+            say_turn(session, 2)
+
+        first = asyncio.ensure_future(go_on())
+        await asyncio.to_thread(gate.arrived.wait, 30)
+        loading = asyncio.ensure_future(service.load(ID))
+        for _ in range(9):  # until it waits for the same flush
+            await asyncio.sleep(0)
+        gate.let_go()
+        await first
+        loaded = await loading
+        assert loaded.events == session.events
+        stored = gated.backend.read(ID)
+        assert stored is not None
+        assert stored.events == loaded.events
+
+
 async def stage_kinds(service: SessionPersistence) -> list[str]:
     """Types of the stored events."""
     return kinds((await service.read_from(ID, 0)).events)
@@ -325,6 +351,25 @@ async def test_publishing_twice_is_publishing_once(stage: Stage) -> None:
         await stage.passes(live)
         assert gated.calls["append"] == 1
         assert live.states()[ID].stored == 6
+
+
+@told
+async def test_what_could_not_be_published_is_not_published_later(stage: Stage) -> None:
+    """A session that storage didn't take, or that was retired since, is never published dead: another is prepared."""
+    async with stage.live() as (live, _, gated):
+        with live.prepare(ID) as preparation:
+            gated.fail("read", StoreUnhealthyError("away"))
+            with pytest.raises(StoreUnhealthyError):
+                await live.publish(preparation)
+            with pytest.raises(SessionGoneError):
+                await live.publish(preparation)
+        with live.prepare(ID) as preparation:
+            say_turn(await live.publish(preparation), 1)
+            await live.retire(ID)
+            with pytest.raises(SessionGoneError):
+                await live.publish(preparation)
+        assert live.get(ID) is None
+    assert len(await stage.stored()) == 6
 
 
 @told

@@ -141,7 +141,13 @@ async def test_a_flush_retries_at_once_and_tells(stage: Stage) -> None:
             await live.flush(ID)
         assert [name for name, _ in stage.errors] == [ID]
         await live.flush(ID)
-    assert len(await stage.stored()) == 6
+        assert live.states()[ID].error is None
+        session.append("plugin/thing", {}, ignorable=True)
+        gated.fail("append", FULL)
+        with pytest.raises(StoreUnhealthyError, match="full"):
+            await live.flush(ID)
+        assert (live.states()[ID].state, live.states()[ID].error) == ("blocked", FULL)
+    assert len(await stage.stored()) == 7
 
 
 @told

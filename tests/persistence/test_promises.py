@@ -11,8 +11,9 @@ from typing import get_args
 import attrs
 import pytest
 
-from seriatim.errors import SessionFormatUnsupportedError, StoreUnhealthyError
+from seriatim.errors import HeadMismatchError, SessionFormatUnsupportedError, StoreUnhealthyError
 from seriatim.events import Event
+from seriatim.limits import PREPARE_TRIES_MAX
 from seriatim.storage.event_log.header import SessionHeader
 from seriatim.storage.event_log.persistence import SessionPersistence
 from seriatim.storage.event_log.values import CreateSessionOptions
@@ -122,6 +123,21 @@ async def test_a_revision_costs_no_read(stage: Stage) -> None:
         revisions = [snapshot.revision for snapshot in await service.list_snapshots()]
         assert gated.calls == {"page": 1}
         assert len(set(revisions)) == 2
+
+
+@told
+async def test_a_repair_that_is_always_overtaken_is_given_up(stage: Stage) -> None:
+    """Where a stranger writes before each try to close a turn, load ends with an error after a bounded number."""
+    async with stage.service() as (service, _):
+        await service.create(SessionHeader(id=ID, created_at=1))
+        await service.append(ID, [Event("turn/start", 0, 5, {"turn": 1})])
+    async with stage.service() as (service, gated):
+        gated.fail("append", *[HeadMismatchError(ID, 1, 2)] * (2 * PREPARE_TRIES_MAX))
+        with pytest.raises(StoreUnhealthyError, match="faster"):
+            await service.load(ID)
+        assert gated.calls["append"] == PREPARE_TRIES_MAX
+        gated.fail("append")
+        assert kinds((await service.load(ID)).events) == ["turn/start", "turn/end"]
 
 
 def test_a_row_is_an_event(tmp_path: Path) -> None:

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from seriatim.edits import compress, prune, redo, retry, rewrite, undo
-from seriatim.errors import InvalidInputError, LosslessJsonError, SessionForkError, SurfaceError
+from seriatim.errors import CommitTooLargeError, InvalidInputError, LosslessJsonError, SessionForkError, SurfaceError
 from seriatim.events import Data, Event
+from seriatim.limits import STORE_COMMIT_BYTES_MAX
 from seriatim.storage.event_log.live import LiveSessions
 from seriatim.storage.event_log.session import Session
 from seriatim.storage.event_log.values import CreateSessionOptions, SessionEvent
@@ -85,6 +86,41 @@ def test_what_can_t_come_next_is_refused(before: tuple[Any, ...], kind: str, dat
         session.append(kind, data)
 
     assert (session.head, session.surface.seqs()) == (head, surface)
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        (5, {}),
+        ("", {}),
+        ("a\nb", {}),
+        ("a" * 300, {}),
+        ("plugin/thing", {"time": 1.5}),
+        ("plugin/thing", {"time": 2**53}),
+        ("plugin/thing", {"ignorable": 1}),
+        ("user/message", {"surface_op": "append", "source_event_seqs": (-1,)}),
+    ],
+)
+def test_what_could_not_be_stored_is_not_taken(kind: Any, said: dict[str, Any]) -> None:
+    """An envelope that every backend refuses is refused at once; taken, it would keep all that follows from storage."""
+    session = session_of(*TURN)
+    head = session.head
+
+    with pytest.raises(InvalidInputError):
+        session.append(kind, {"text": ""}, **said)
+
+    assert session.head == head
+
+
+def test_what_no_commit_holds_is_not_taken() -> None:
+    """An event larger than any commit may be is refused at once, and the session goes on."""
+    session = session_of(*TURN)
+    head = session.head
+
+    with pytest.raises(CommitTooLargeError, match="plugin/thing"):
+        session.append("plugin/thing", {"text": "x" * STORE_COMMIT_BYTES_MAX})
+
+    assert session.append("plugin/thing", {}).seq == head
 
 
 @pytest.mark.parametrize(

@@ -96,6 +96,17 @@ def test_a_bad_session_holds_up_no_other(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
+def test_what_was_not_written_is_not_counted(tmp_path: Path) -> None:
+    """Where the target takes nothing, every session is a problem of the report, and no event counts as carried."""
+    source = JsonlLogs(tmp_path / "a")
+    names = fill(source)
+    (tmp_path / "no folder").touch()
+
+    report = copy(source, JsonlLogs(tmp_path / "no folder" / "b"))
+
+    assert ([problem.where for problem in report.problems], report.results, report.events) == (names, {}, 0)
+
+
 @pytest.mark.parametrize("medium", MEDIA, ids=lambda medium: medium.name)
 def test_a_damaged_session_is_salvaged(tmp_path: Path, medium: Medium) -> None:
     """What comes before damage, or an unknown event, becomes a new session with lineage; the old one stays as it is."""

@@ -7,7 +7,7 @@ import multiprocessing
 import os
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from attrs import Factory, define, frozen
@@ -24,7 +24,9 @@ PER_SEED = ("steps", "crashes", "unknowns", "timers_while_runnable")
 
 @define
 class Totals:
-    """What came of some seeds. ``least``: the least of each count; ``checksum``: of all runs, in any order."""
+    """What came of some seeds. ``least``, ``fewest``: the least of each count, of each invariant's evaluations;
+    ``checksum``: of all runs, in any order.
+    """
 
     seeds: int = 0
     with_a_crash: int = 0
@@ -32,6 +34,7 @@ class Totals:
     least: dict[str, int] = Factory(dict)
     total: Counter[str] = Factory(Counter)
     evaluations: Counter[str] = Factory(Counter)
+    fewest: dict[str, int] = Factory(dict)
     checksum: int = 0
     cpu_s: float = 0.0
 
@@ -44,11 +47,13 @@ class Totals:
             self.least[name] = min(count, self.least.get(name, count))
             self.total[name] += count
         self.evaluations.update(report.checked)
+        self._lower(report.checked, 1)
         self.checksum ^= report.checksum
 
     def add(self, other: Totals) -> None:
         """Add those of other seeds."""
         self.seeds += other.seeds
+        self._lower(other.fewest, other.seeds)
         self.with_a_crash += other.with_a_crash
         self.failing |= other.failing
         for name, count in other.least.items():
@@ -57,6 +62,13 @@ class Totals:
         self.evaluations.update(other.evaluations)
         self.checksum ^= other.checksum
         self.cpu_s += other.cpu_s
+
+    def _lower(self, judged: Mapping[str, int], seeds: int) -> None:
+        """Take the least of each invariant's evaluations in a seed; one that some seed never judged has none."""
+        first = self.seeds == seeds
+        for name in self.fewest.keys() | judged.keys():
+            count = judged.get(name, 0)
+            self.fewest[name] = count if first else min(count, self.fewest.get(name, 0))
 
     def told(self) -> dict[str, Any]:
         """As plain data."""
@@ -67,7 +79,9 @@ class Totals:
             "checksum": f"{self.checksum:08x}",
             **{name: {"min": self.least.get(name, 0), "total": self.total[name]} for name in PER_SEED},
             "seeds_with_a_crash": self.with_a_crash,
-            "evaluations": dict(sorted(self.evaluations.items())),
+            "evaluations": {
+                name: {"min": self.fewest[name], "total": total} for name, total in sorted(self.evaluations.items())
+            },
             "cpu_ms_per_seed": round(self.cpu_s * 1000 / max(1, self.seeds), 1),
         }
 

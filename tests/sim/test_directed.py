@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+from seriatim.actors.persistence import Compact
 from seriatim.actors.receipts import Receipts
 from seriatim.actors.simulation import Envelope
-from seriatim.actors.supervisor import Directory
+from seriatim.actors.supervisor import Directory, PassivateLane
+from seriatim.actors.upkeep import CompactLane, Growth
 from seriatim.batch import Rules
+from seriatim.commits import Durable
 from seriatim.effects import AckDuplicate, Deliver, Nack, ReturnSlot, SendPart
 from seriatim.errors import GatewayClosedError, OwnershipLostError
 from seriatim.limits import COMMIT_RETRY_MS
@@ -193,6 +197,97 @@ def test_a_crash_keeps_the_order_of_messages() -> None:
     world.run()
     assert world.times == 0
     assert world.checked["no_overtaking"] >= 7
+
+
+class _Scripted(Simulator):
+    """A world without chance's faults in which these things happen, each when all is at rest."""
+
+    def __init__(self, *acts: Callable[[_Scripted], object], **plan: Any) -> None:
+        super().__init__(1, Plan(acts=len(acts), timers=0.02, **plan))
+        self.heard: list[Any] = []
+        self._acts = iter(acts)
+        self.outside.act = self._act  # type: ignore[method-assign]
+        self.outside.lull = True  # until all is at rest
+
+    def _act(self) -> None:
+        self.outside.acts -= 1
+        self.outside.lull = True
+        next(self._acts)(self)
+
+    def before_envelope(self, envelope: Envelope) -> BaseException | None:
+        """Listen."""
+        self.heard.append(envelope.message)
+        return super().before_envelope(envelope)
+
+
+def _says(person: int, text: str) -> Callable[[_Scripted], object]:
+    return lambda world: world.outside.say(world.outside.sources[person], text)
+
+
+def _rests(lane: int) -> Callable[[_Scripted], object]:
+    return lambda world: world.process.rest(lane, lambda key: PassivateLane(key, BY_US))
+
+
+class _Unheard(_Scripted):
+    """A lane's actor dies as it hears, for the first time, that something of its is durable."""
+
+    def before_envelope(self, envelope: Envelope) -> BaseException | None:
+        """Strike once."""
+        error = super().before_envelope(envelope)
+        if type(envelope.message) is not Durable or self.deaths:
+            return error
+        self.deaths += 1
+        return RuntimeError(BY_US)
+
+
+def test_a_commands_answer_survives_its_lane() -> None:
+    """The lane dies with the answer durable and untold: whoever holds the receipt gets the words all the same."""
+    world = _Unheard(_says(3, "/status"), lanes=3)
+    world.run()
+    end = world.process.receipts[0].end
+    assert world.deaths == 1
+    assert end is not None
+    assert (end.outcome, end.reason) == ("answered", "completed")
+    assert end.text
+
+
+def test_a_lane_at_rest_waits_for_no_slot() -> None:
+    """It asked for one, lost its message to /new and went to rest: its next incarnation asks anew, and is served."""
+    waiting: list[int] = []
+    world = _Scripted(
+        _says(0, "never"),
+        _says(1, "plain"),
+        lambda world: waiting.append(world.process.runtime.slots.waiting),
+        _says(1, "/new"),
+        lambda world: [world.process.rest(n, lambda key: PassivateLane(key, BY_US)) for n in range(2)],
+        lambda world: waiting.append(world.process.runtime.slots.waiting),
+        _says(1, "plain"),
+        _says(0, "/stop"),
+        lanes=2,
+        slots=1,
+    )
+    world.run()
+    assert waiting == [1, 0]
+    assert world.checked["no_idle_work"] > 0
+
+
+def test_a_compaction_asked_for_twice_is_done_once() -> None:
+    """By an incarnation that doesn't know what the one before had asked: no error, nothing archived again."""
+    archives: list[int] = []
+
+    def again(world: _Scripted) -> None:
+        [wish] = [message for message in world.heard if type(message) is CompactLane]
+        archives.append(sum(type(message) is Compact for message in world.heard))
+        world.process.runtime.system.get("upkeep").signal(wish)  # type: ignore[union-attr]
+
+    def look(world: _Scripted) -> None:
+        archives.append(sum(type(message) is Compact for message in world.heard))
+
+    growth = Growth(compact_events=12)
+    world = _Scripted(*[_says(0, "plain")] * 4, _rests(0), again, look, lanes=1, growth=growth)
+    world.run()
+    assert archives[0] > 0
+    assert archives[1] == archives[0]
 
 
 def test_a_stop_does_not_guess() -> None:

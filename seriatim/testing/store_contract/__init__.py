@@ -21,6 +21,7 @@ from .commits import GroupClaims, OnceClaims
 from .damage import DamageClaims
 from .erasing import EraseClaims
 from .fences import BindingClaims, OwnerClaims
+from .growth import GrowthClaims
 from .keys import KeyClaims, WindowClaims
 from .life import LifeClaims
 from .logs import LogClaims
@@ -58,6 +59,7 @@ __all__ = [
     "DamageClaims",
     "EraseClaims",
     "GroupClaims",
+    "GrowthClaims",
     "IndexClaims",
     "KeyClaims",
     "LifeClaims",

@@ -7,6 +7,7 @@ from .commits import GroupClaims, OnceClaims
 from .damage import DamageClaims
 from .erasing import EraseClaims
 from .fences import BindingClaims, OwnerClaims
+from .growth import GrowthClaims
 from .keys import KeyClaims, WindowClaims
 from .life import LifeClaims
 from .logs import LogClaims
@@ -29,6 +30,7 @@ class StoreContract(
     OutcomeClaims,
     EraseClaims,
     BlobClaims,
+    GrowthClaims,
     DamageClaims,
     LifeClaims,
 ):

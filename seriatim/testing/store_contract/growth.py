@@ -1,7 +1,4 @@
-"""The contract of a store about checkpoints and archives, as tests that run against any of them.
-
-Used like ``store_contract``: derive, name the class ``Test…``, give it a fixture ``world``.
-"""
+"""Claims about what keeps long logs fast: checkpoints and archives."""
 
 from __future__ import annotations
 
@@ -22,7 +19,8 @@ from seriatim.errors import (
 from seriatim.events import LogId
 from seriatim.storage.checkpoints import read_whole
 from seriatim.storage.contract import Archive, Balance, Checkpoint, Store, StoreReader
-from seriatim.testing.store_contract import LANE, SESSION, StoreWorld, born, commit, one, part
+
+from .world import LANE, SESSION, StoreWorld, born, commit, one, part
 
 NOTHING = Balance(0, 0, 0, 0, 0)
 
@@ -57,7 +55,7 @@ def seqs(reader: StoreReader, from_seq: int) -> list[int]:
     return [event.seq for event in reader.read(LANE, from_seq)]
 
 
-class GrowthContract:
+class GrowthClaims:
     """Claims about `Store.keep`, `Store.compact`, `StoreReader.checkpoint` and `StoreReader.archive`."""
 
     # Checkpoints
