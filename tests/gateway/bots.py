@@ -23,8 +23,13 @@ LOOK_AGAIN_S = 0.001
 
 def run(main: Coroutine[Any, Any, T]) -> T:
     """Run a scenario on a loop of its own, within the bound; what it leaves to the collector is collected here."""
+
+    async def bounded() -> T:
+        async with asyncio.timeout(WAIT_S):  # before 3.12 wait_for makes a task, which a Ctrl-C then cancels twice
+            return await main
+
     try:
-        return asyncio.run(asyncio.wait_for(main, WAIT_S))
+        return asyncio.run(bounded())
     finally:
         gc.collect()
 
