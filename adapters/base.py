@@ -31,8 +31,6 @@ class Capabilities:
     text_max: int = 0
     text_unit: Literal["bytes", "codepoints", "utf16"] = "codepoints"
     multiline: bool = True
-    edit: bool = False
-    typing: bool = False
 
 
 class AcceptReceipt(Protocol):
