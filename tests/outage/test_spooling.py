@@ -298,6 +298,7 @@ def test_what_was_kept_is_answered_whatever_the_setting_says_then(tmp_path: Path
 
     world.run(first)
     again = World(tmp_path, "refuse")
+    again.platform = world.platform  # its ids go on, or the second message would be the first one again
     again.run(second)
     assert [name for text in again.replies for name in text.removeprefix("re ").split(",")] == ["m0", "m1"]
 
