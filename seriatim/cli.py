@@ -32,7 +32,7 @@ from seriatim.storage.event_log import command as logs
 from seriatim.storage.home import Home
 from seriatim.storage.projections import rebuild
 from seriatim.storage.repair import salvage
-from seriatim.storage.spool import spooled
+from seriatim.storage.spool import SpoolSeen, look
 from seriatim.storage.sqlite_reader import SqliteReader
 
 CONFIG_FILE = "seriatim.toml"
@@ -132,17 +132,28 @@ def _balance(arguments: argparse.Namespace) -> int:
     reader = SqliteReader(Home.database_of(config.home))
     try:
         found = audit(reader)
+        spool = look(config.home)
         # Those that are in the store already only wait for the rest of their spool.
-        keys = [message.key for message in spooled(config.home)]
+        keys = [message.key for message in spool.messages]
         waiting = len(keys) - len(reader.has_keys(keys))
     finally:
         reader.close()
+    found = _with_spool(found, spool)
     print(json.dumps(_as_json(found, waiting)) if arguments.json else _as_text(found, waiting))
     return 0 if found.holds else 1
 
 
+def _with_spool(found: Audit, spool: SpoolSeen) -> Audit:
+    if not spool.damaged:
+        return found
+    problem = f"{spool.damaged} lines of the spool are damaged; each may hold a message that was accepted"
+    return attrs.evolve(found, problems=(*found.problems, problem))
+
+
 def _rebuild(arguments: argparse.Namespace) -> int:
-    home = Home.own(_config(arguments).home)
+    folder = _config(arguments).home
+    Home.database_of(folder)  # it must be there: owning makes what isn't
+    home = Home.own(folder)
     try:
         wrong = rebuild(home.database)
     finally:
@@ -152,13 +163,19 @@ def _rebuild(arguments: argparse.Namespace) -> int:
 
 
 def _repair(arguments: argparse.Namespace) -> int:
-    source = Home.database_of(_config(arguments).home)
+    folder = _config(arguments).home
+    source = Home.database_of(folder)
+    Home.refuse_served(folder)
     home = Home.own(arguments.to)
     try:
         told = salvage(source, home.database)
     finally:
         home.close(clean=False)
     print(f"{home.database}: {told.logs} logs with {told.events} events, {told.keys} known messages")
+    if told.spooled:
+        print(f"{told.spooled} messages that waited in the spool; the next start takes them in")
+    if not told.index_whole:
+        print("The index of open work could not be read; it was made anew from the logs.")
     for log, why in sorted(told.lost.items()):
         print(f"lost: {log}: {why}")
     if not told.keys_whole:

@@ -56,7 +56,7 @@ from seriatim.limits import SPOOL_RETRY_MS
 from seriatim.model import MessageEvent
 from seriatim.storage.contract import Store
 from seriatim.storage.home import Home
-from seriatim.storage.spool import Spool
+from seriatim.storage.spool import Spool, look
 from seriatim.storage.sqlite import SqliteStore
 
 _log = logging.getLogger("seriatim.gateway")
@@ -198,6 +198,7 @@ class Gateway:
         spools = self.config.storage.on_unavailable == "spool"
         if self._open_store is None:
             self._home = Home.own(self.home, database_may_fail=spools)
+            spools = spools or self._is_owed_a_spool()
         if spools:
             settings = settings_of(self.config)
             admission = Admission(
@@ -209,6 +210,21 @@ class Gateway:
             )
             self._door = SpoolDoor(Spool(self.home), admission, clock, notices, self._on_error)
             await self._door.open()
+
+    def _is_owed_a_spool(self) -> bool:
+        """Whether an earlier process kept messages under the other setting: accepted, so they are answered whatever the
+        setting says now. That takes the spool's rules for this life; with it empty, the next one has its own again.
+        """
+        try:
+            kept = len(look(self.home).messages)
+        except StoreUnhealthyError as error:
+            self._on_error("spool", error)
+            return False
+        if kept:
+            _log.warning('%d messages are in the spool: on_unavailable is "spool" until the next start', kept)
+            storage = attrs.evolve(self.config.storage, on_unavailable="spool")
+            self.config = attrs.evolve(self.config, storage=storage)
+        return bool(kept)
 
     async def _open(self, loop: asyncio.AbstractEventLoop) -> Opened:
         assert self._clock is not None

@@ -91,6 +91,23 @@ class Home:
             raise HomeError(str(path), "holds no state yet; is it the right home?")
         return str(path / DATABASE)
 
+    @staticmethod
+    def refuse_served(folder: str | os.PathLike[str]) -> None:
+        """Raise HomeBusyError (names the owner) while somebody owns a home that is to be read as it stands.
+
+        Writes nothing, and tells only of now.
+        """
+        try:
+            descriptor = os.open(Path(folder) / LOCK, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return  # a copy without a lock, or not ours to look at
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise HomeBusyError(str(Path(folder).absolute()), _read_owner(descriptor)) from error
+        finally:
+            os.close(descriptor)
+
     @property
     def database(self) -> str:
         """Where the database is, or will be."""

@@ -166,19 +166,36 @@ class Spool:
         fresh.replace(self.file)
 
 
-def spooled(home: str | os.PathLike[str]) -> list[Spooled]:
-    """What waits in a home's spool, each key once; changes nothing. Any process. Raises StoreUnhealthyError."""
-    file = Path(home) / SPOOL / _FILE
+@frozen
+class SpoolSeen:
+    """What somebody who doesn't own the home finds in its spool. ``messages``: each key once, oldest first.
+    ``damaged``: lines that can't be read, those that were set aside included; each may hold an accepted message.
+    """
+
+    messages: list[Spooled]
+    damaged: int
+
+
+def look(home: str | os.PathLike[str]) -> SpoolSeen:
+    """What waits in a home's spool; changes nothing. Any process. Raises StoreUnhealthyError."""
+    folder = Path(home) / SPOOL
     found: dict[str, Spooled] = {}
-    try:
-        for message, _ in _messages(file, 0, file.stat().st_size):
-            if message is not None:
-                found.setdefault(message.key, message)
-    except FileNotFoundError:
-        pass
-    except OSError as error:
-        raise StoreUnhealthyError(f"{file}: can't be read ({error.strerror})") from None
-    return list(found.values())
+    bad: list[bytes] = []
+    for file in (folder / _FILE, folder / _DAMAGED):
+        try:
+            for message, _ in _messages(file, 0, file.stat().st_size, bad):
+                if message is not None:
+                    found.setdefault(message.key, message)
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            raise StoreUnhealthyError(f"{file}: can't be read ({error.strerror})") from None
+    return SpoolSeen(list(found.values()), len(bad))
+
+
+def spooled(home: str | os.PathLike[str]) -> list[Spooled]:
+    """The messages that wait in a home's spool; see ``look``."""
+    return look(home).messages
 
 
 def _messages(

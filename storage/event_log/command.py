@@ -15,7 +15,7 @@ from pathlib import Path
 from seriatim.commits import Commit, Outcome, Refused
 from seriatim.errors import HomeError, ReadOnlyError
 from seriatim.storage.contract import StoreReader
-from seriatim.storage.home import Home
+from seriatim.storage.home import DATABASE, Home
 from seriatim.storage.memory import MemoryStore
 from seriatim.storage.sqlite import SqliteStore
 from seriatim.storage.sqlite_reader import SqliteReader
@@ -93,9 +93,11 @@ def _verify(arguments: argparse.Namespace, home: str) -> int:
 def _import(arguments: argparse.Namespace, home: str) -> int:
     if not arguments.files.exists():
         raise HomeError(str(arguments.files), "is not there")
+    if not (arguments.seed or arguments.files.is_dir()):
+        raise HomeError(str(arguments.files), "is not a folder")
     with contextlib.ExitStack() as stack:
-        if arguments.dry_run and not Path(home).exists():
-            target = StoreLogs(MemoryStore())
+        if arguments.dry_run:
+            target = StoreLogs(_as_it_is(home))
         else:
             owned = Home.own(home)
             stack.callback(owned.close, clean=owned.was_clean)
@@ -106,6 +108,12 @@ def _import(arguments: argparse.Namespace, home: str) -> int:
         else:
             report = copy(_files(arguments), target, arguments.session, dry_run=arguments.dry_run)
     return _tell(arguments, report)
+
+
+def _as_it_is(home: str) -> ReadStore | MemoryStore:
+    """What a home holds, or would hold, for one who writes nothing: neither a lock nor a database is made."""
+    database = Path(home) / DATABASE
+    return ReadStore(str(database)) if database.exists() else MemoryStore()
 
 
 def _files(arguments: argparse.Namespace) -> JsonlLogs:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sqlite3
 import subprocess
 import sys
@@ -16,8 +17,14 @@ from unittest import mock
 
 import pytest
 
+from seriatim.commits import Commit, Durable, Part
 from seriatim.errors import CorruptionError
+from seriatim.events import Event, LogId
+from seriatim.model import MessageEvent, SessionSource
+from seriatim.storage.home import Home
+from seriatim.storage.spool import Spool, Spooled, spooled
 from seriatim.storage.sqlite import SqliteStore
+from seriatim.storage.sqlite_reader import SqliteReader
 from tests.outage.world import World
 
 BUDGET_MS = 100
@@ -177,3 +184,108 @@ def test_a_repair_of_a_whole_home_loses_nothing(world: World, tmp_path: Path) ->
         held.append([sorted(connection.execute(f"SELECT * FROM {table}").fetchall(), key=repr) for table in tables])
         connection.close()
     assert held[0] == held[1]
+
+
+def test_a_repair_carries_the_spool(world: World, tmp_path: Path) -> None:
+    """What was accepted into the spool waits in the new home's; a damaged line is told by balance and by repair."""
+    kept = [Spooled(f"i{n}", f"k{n}", "/", n, MessageEvent(f"m{n}", SOURCE, "0", f"id{n}")) for n in range(3)]
+    spool = Spool(world.home)
+    spool.open()
+    spool.append(kept)
+    done = seriatim("repair", "--home", str(world.home), "--to", str(tmp_path / "new"))
+    assert (done.returncode, spooled(tmp_path / "new")) == (0, kept), done.stdout + done.stderr
+    assert "3 messages" in done.stdout
+    assert seriatim("balance", "--home", str(world.home)).returncode == 0
+    spool.file.write_bytes(spool.file.read_bytes().replace(b'"m1"', b'"m9"'))
+    for _ in range(2):
+        told = seriatim("balance", "--home", str(world.home))
+        assert told.returncode == 1
+        assert "problem: 1 lines of the spool are damaged" in told.stdout
+        Spool(world.home).open()  # sets it aside, which makes it no better
+    done = seriatim("repair", "--home", str(world.home), "--to", str(tmp_path / "other"))
+    assert done.returncode == 1
+    assert "lost: spool: 1 of its lines" in done.stdout
+    assert spooled(tmp_path / "other") == [kept[0], kept[2]]
+
+
+def test_a_repair_carries_blobs(world: World, tmp_path: Path) -> None:
+    """Blobs that a copied log refers to come along; one that isn't there is named."""
+    store = SqliteStore(world.home / "state.db")
+    names = [store.put_blob(data, 1) for data in (b"one", b"two")]
+    log = LogId("session:s")
+    note = Event("session/note", 0, 1, {})
+    commit = Commit("c", log, 0, (Part(log, 0, (note,), header={"id": log}),), blobs=tuple(names))
+    assert [type(outcome) for outcome in store.commit([commit])] == [Durable]
+    store.close()
+    done = seriatim("repair", "--home", str(world.home), "--to", str(tmp_path / "new"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    reader = SqliteReader(tmp_path / "new" / "state.db")
+    assert [reader.blob(name) for name in names] == [b"one", b"two"]
+    reader.close()
+    (world.home / "blobs" / names[1][:2] / names[1]).unlink()
+    done = seriatim("repair", "--home", str(world.home), "--to", str(tmp_path / "other"))
+    assert done.returncode == 1
+    assert f"lost: blob {names[1]}: is not there" in done.stdout
+
+
+def test_a_repair_makes_an_unreadable_index_anew(world: World, tmp_path: Path) -> None:
+    """Where only the index of open work is damaged, all logs are whole and nothing is lost."""
+    wreck(world.home / "state.db", "lanes")
+    done = seriatim("repair", "--home", str(world.home), "--to", str(tmp_path / "new"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "made anew" in done.stdout
+    assert sorted(path.name for path in (tmp_path / "new").iterdir()) == ["lock", "state.db"]
+    balance = seriatim("balance", "--json", "--home", str(tmp_path / "new"))
+    assert json.loads(balance.stdout)["counters"]["answered"] == 6
+
+
+def test_a_repair_of_a_home_without_its_list_of_logs(world: World, tmp_path: Path) -> None:
+    """It says in one line what can't be read, and makes nothing that looks like a home."""
+    wreck(world.home / "state.db", "logs")
+    done = seriatim("repair", "--home", str(world.home), "--to", str(tmp_path / "new"))
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "list of logs can't be read (SQLITE_CORRUPT)" in done.stderr
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["lock"]
+
+
+def test_a_repair_onto_a_full_disk(world: World, tmp_path: Path) -> None:
+    """A full disk is told as such, not as the loss of a log, and leaves no half of a home; there may be a next try."""
+    full = "import sys, resource, signal; from seriatim.cli import main; signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
+    full += "resource.setrlimit(resource.RLIMIT_FSIZE, (130000, 130000)); sys.exit(main(sys.argv[1:]))"
+    arguments = ("repair", "--home", str(world.home), "--to", str(tmp_path / "new"))
+    done = subprocess.run([sys.executable, "-c", full, *arguments], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), done.stderr
+    assert "can't be written" in done.stderr
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["lock"]
+    assert seriatim(*arguments).returncode == 0
+
+
+def test_a_repair_of_a_home_that_is_served(world: World, tmp_path: Path) -> None:
+    """What its owner accepts meanwhile would be missing in the new one: refused, with the owner named."""
+    home = Home.own(world.home)
+    done = seriatim("repair", "--home", str(world.home), "--to", str(tmp_path / "new"))
+    home.close(clean=False)
+    assert done.returncode == 2
+    assert f"process {os.getpid()}" in done.stderr
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_rebuild_makes_no_home(tmp_path: Path) -> None:
+    """A wrong folder is refused and not made."""
+    assert seriatim("rebuild", "--home", str(tmp_path / "wrong")).returncode == 2
+    assert not (tmp_path / "wrong").exists()
+
+
+SOURCE = SessionSource("fake", chat_id="9", user_id="9")
+
+
+def wreck(database: Path, table: str) -> None:
+    """Overwrite the root page of a table."""
+    connection = sqlite3.connect(database)
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    (root,) = connection.execute("SELECT rootpage FROM sqlite_schema WHERE name = ?", [table]).fetchone()
+    (size,) = connection.execute("PRAGMA page_size").fetchone()
+    connection.close()
+    with database.open("r+b") as file:
+        file.seek((root - 1) * size)
+        file.write(b"\xa5" * size)

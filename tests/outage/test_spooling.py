@@ -281,6 +281,28 @@ def test_a_damaged_database_is_waited_for(tmp_path: Path) -> None:
     world.run(outage)
 
 
+def test_what_was_kept_is_answered_whatever_the_setting_says_then(tmp_path: Path) -> None:
+    """With the setting back at "refuse" the next start still takes in what was accepted, before what comes then."""
+    world = World(tmp_path)
+    world.medium.shut = True
+
+    async def first() -> None:
+        async with world.gateway():
+            world.platform.say("m0")
+            await world.until(lambda: world.platform.posted[0].acked)
+
+    async def second() -> None:
+        async with again.gateway() as gateway:
+            again.platform.say("m1")
+            await again.until(lambda: gateway.balance()["answered"] == 2 and not again.spool_file.exists())
+
+    world.run(first)
+    again = World(tmp_path, "refuse")
+    again.platform = world.platform  # its ids go on, or the second message would be the first one again
+    again.run(second)
+    assert [name for text in again.replies for name in text.removeprefix("re ").split(",")] == ["m0", "m1"]
+
+
 def test_a_spool_that_fails_too_refuses(tmp_path: Path) -> None:
     """With the spool's disk gone as well a message is refused, never acknowledged without being kept."""
     world = World(tmp_path)

@@ -173,6 +173,10 @@ def test_a_home_is_exported_and_taken_in(tmp_path: Path, capsys: pytest.CaptureF
     assert told == {"holds": True, "sessions": dict.fromkeys(names, "copied"), "events": 14, "problems": []}
     assert run("verify", "--home", home, files) == 0
     assert run("import", "--home", copied, files, "--dry-run") == 0
+    copied.mkdir()
+    assert run("import", "--home", copied, files, "--dry-run") == 0
+    assert run("import", "--home", copied, files / "_no-cwd" / "rich" / "session.jsonl.zst") == 2
+    assert list(copied.iterdir()) == []
     assert run("import", "--home", copied, files) == 0
     assert "3 copied" in capsys.readouterr().out
     assert run("verify", "--home", copied, files) == 0
