@@ -189,7 +189,8 @@ class SpoolDoor:
 
         def answered(receipt: Receipt) -> None:
             entry.answer = None
-            answer.set_result(None)
+            if not answer.done():  # a stop gave up waiting for it
+                answer.set_result(None)
             self._offered.pop(message.id, None)
             if receipt.outcome in _TAKEN:
                 self._follow(receipt, entry)
@@ -340,7 +341,12 @@ class SpoolDoor:
             await entry.answer  # it was on its way when the store began to fail; a second one would get in between
         if entry is None or not entry.followed:
             answer: asyncio.Future[Receipt] = self._loop.create_future()
-            self._lanes.accept(message.event, message.prefix, answer.set_result, inbox_id=message.id, key=message.key)
+
+            def answered(receipt: Receipt) -> None:
+                if not answer.done():  # a stop gave up waiting for it
+                    answer.set_result(receipt)
+
+            self._lanes.accept(message.event, message.prefix, answered, inbox_id=message.id, key=message.key)
             receipt = await answer
             if receipt.outcome not in _TAKEN:
                 return receipt.reason or receipt.outcome

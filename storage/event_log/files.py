@@ -74,10 +74,11 @@ def locked(path: Path) -> Iterator[int]:
 def open_file(path: Path, flags: int = os.O_RDONLY) -> int:
     """A descriptor of a regular file. Raises FileNotFoundError, SessionPersistenceCorruptionError, StoreUnhealthyError.
 
-    A link is not followed: whoever can place one could lead us to another file.
+    A link is not followed: whoever can place one could lead us to another file. A pipe in a file's place must not keep
+    us waiting for its other end.
     """
     try:
-        descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC)
+        descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         raise
     except OSError as error:

@@ -11,7 +11,12 @@ from typing import Any
 import pytest
 
 from seriatim.cli import main
-from seriatim.errors import LogExistsError, LogNotFoundError, SessionPersistenceCorruptionError
+from seriatim.errors import (
+    LogExistsError,
+    LogNotFoundError,
+    SessionPersistenceCorruptionError,
+    StoreUnhealthyError,
+)
 from seriatim.storage.event_log.backend import LogBackend
 from seriatim.storage.event_log.header import SessionHeader
 from seriatim.storage.event_log.jsonl import JsonlLogs
@@ -22,6 +27,7 @@ from seriatim.storage.event_log.values import SessionEvent, SessionInspection
 from seriatim.storage.home import Home
 from seriatim.storage.sqlite import SqliteStore
 from seriatim.testing.log_contract import ID, event, header, opened, turn
+from seriatim.testing.log_gates import Gated
 
 from . import seed_fixtures as seed
 from .worlds import MEDIA, JsonlWorld, Medium
@@ -100,9 +106,10 @@ def test_what_was_not_written_is_not_counted(tmp_path: Path) -> None:
     """Where the target takes nothing, every session is a problem of the report, and no event counts as carried."""
     source = JsonlLogs(tmp_path / "a")
     names = fill(source)
-    (tmp_path / "no folder").touch()
+    target = Gated(JsonlLogs(tmp_path / "b"))
+    target.fail("append", *(StoreUnhealthyError("the disk is full") for _ in names))
 
-    report = copy(source, JsonlLogs(tmp_path / "no folder" / "b"))
+    report = copy(source, target)
 
     assert ([problem.where for problem in report.problems], report.results, report.events) == (names, {}, 0)
 
