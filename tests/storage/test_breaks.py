@@ -14,7 +14,18 @@ from attrs import frozen
 
 from seriatim.commits import Commit
 from seriatim.errors import StoreError
-from seriatim.storage import blobs, encoding, memory, plain, reading, schema, sqlite, sqlite_reader, sqlite_upkeep
+from seriatim.storage import (
+    blobs,
+    encoding,
+    memory,
+    plain,
+    reading,
+    schema,
+    sqlite,
+    sqlite_growth,
+    sqlite_reader,
+    sqlite_upkeep,
+)
 from seriatim.storage.staging import StagedCommit, Staging
 from seriatim.testing import store_contract as contract
 from tests.planted import planted
@@ -188,6 +199,15 @@ BREAKS: Final = (
         contract.BlobClaims,
         memory=((memory.MemoryReader.blob, "if hash_of(data) != hash:", "if False:"),),
         sqlite=((blobs.BlobFolder.read, "if hashlib.sha256(data).hexdigest() != name:", "if False:"),),
+    ),
+    Break(
+        "a compaction removes all at once",
+        contract.GrowthClaims,
+        memory=((memory.MemoryStore.compact, "del log.parts[: min(hidden, parts_max)]", "del log.parts[:hidden]"),),
+        sqlite=(
+            (sqlite_growth._compact, "base, number, parts_max + 1]", "base, number, 1000]"),
+            (sqlite_growth._compact, "hidden[:parts_max]", "hidden"),
+        ),
     ),
     Break(
         "a closed store takes commits",
