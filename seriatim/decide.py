@@ -42,6 +42,7 @@ from seriatim.mail import (
 )
 from seriatim.queueing import authority, entry_of, place
 from seriatim.recovery import close_turn, recover, take_up, take_up_all
+from seriatim.silence import MARKER_REASON, SILENCE_NOTICE, without_marker
 from seriatim.turn import StepOffered, ToolCall, ToolFinished, TurnEnded
 
 FAILED_TEXT: Final = "This message could not be answered: the agent {how}."
@@ -252,6 +253,9 @@ def _turn_ended(batch: Batch, m: TurnEnded) -> None:
     detail = None if m.detail is None else mend_text(m.detail)[0]
     if text is not None and state.session is not None and state.session.open is not None:
         _final_message(batch, m, text, mended)
+    if text is not None and (said := without_marker(text)) is not text:
+        # The conversation keeps what the model wrote; people get what it meant.
+        text, detail = (said, detail) if said else (None if running.kind == "wake" else SILENCE_NOTICE, MARKER_REASON)
     close_turn(batch, m.reason, detail)
     end_claims(batch, m.reason, text)
     if m.reason in ("failed", "timeout"):
