@@ -50,6 +50,11 @@ def without_marker(text: str) -> str:
     return "" if is_silence(text) else text
 
 
+def judged(text: str, *, internal: bool) -> str | None:
+    """What people get of a turn's final text; None when nothing is owed. ``internal``: no person asked."""
+    return without_marker(text) or (None if internal else SILENCE_NOTICE)
+
+
 def may_become_silence(text: str) -> bool:
     """Whether a reply that begins with ``text`` may still turn out to be a marker: such a draft isn't shown yet."""
     said = text.strip().lstrip("[(<{*_`\"' ").upper().replace(" ", "_").replace("-", "_")

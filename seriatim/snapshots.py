@@ -13,19 +13,26 @@ from typing import Any, Final
 from seriatim.closers import OpenTurn
 from seriatim.errors import FormatUnsupportedError
 from seriatim.events import Data, lane_log
-from seriatim.lane import LaneState, Owed, PartState, Running, SessionPart, Waiting
+from seriatim.lane import LaneState, Owed, PartState, Running, SessionPart, Unreached, Waiting
 from seriatim.model import Target
 from seriatim.queueing import Entry
 
-STATE_VERSION: Final = 1
+STATE_VERSION: Final = 2
 
 PLAIN: Final = (
     "head", "bound", "generation", "interruptions", "suspended_at", "resume_reason", "resume_marked_at", "boundary",
     "had_activity", "accepted", "answered", "merged", "dropped", "phase", "since",
+    "bots", "bots_at",
 )  # fmt: skip
 """Fields of the lane part that are JSON as they are."""
 
-_UPCASTERS: Final[dict[int, Callable[[Data], Data]]] = {}
+def _with_ledger(data: Data) -> Data:
+    """From 1 to 2: replies given up, drafts, exchanges with bots, and what an owed reply waits for."""
+    owed = [[*reply, 0, ""] for reply in data["owed"]]
+    return {**data, "owed": owed, "unreached": [], "drafts": [], "bots": 0, "bots_at": 0}
+
+
+_UPCASTERS: Final[dict[int, Callable[[Data], Data]]] = {1: _with_ledger}
 """From a version of the lane part to the next."""
 
 
@@ -37,6 +44,8 @@ def lane_snapshot(state: LaneState) -> Data:
     data["waiting"] = [[w.data, w.seq, w.time] for w in state.waiting.values()]
     data["queue"] = [[e.kind, list(e.ids), e.auth, e.size] for e in state.queue]
     data["owed"] = list(map(_from_owed, state.owed.values()))
+    data["unreached"] = [[lost.delivery, lost.since, lost.reason] for lost in state.unreached]
+    data["drafts"] = list(map(list, state.drafts))
     return data
 
 
@@ -52,6 +61,8 @@ def lane_from_snapshot(key: str, version: int, data: Data) -> LaneState:
     state.waiting = {told["id"]: Waiting(told, seq, time) for told, seq, time in data["waiting"]}
     state.queue = [Entry(kind, tuple(ids), auth, size) for kind, ids, auth, size in data["queue"]]
     state.owed = {owed.id: owed for owed in map(_to_owed, data["owed"])}
+    state.unreached = tuple(Unreached(*lost) for lost in data["unreached"])
+    state.drafts = tuple((claim, message_id) for claim, message_id in data["drafts"])
     return state
 
 
@@ -84,9 +95,9 @@ def _to_running(fields: list[Any]) -> Running:
 
 def _from_owed(owed: Owed) -> list[Any]:
     parts = [[p.attempts, p.failures, p.first, p.last_failed, p.done] for p in owed.states]
-    return [owed.id, list(owed.texts), owed.target.to_data(), parts, owed.since, owed.turn]
+    return [owed.id, list(owed.texts), owed.target.to_data(), parts, owed.since, owed.turn, owed.until, owed.draft]
 
 
 def _to_owed(fields: list[Any]) -> Owed:
-    name, texts, target, parts, since, turn = fields
-    return Owed(name, tuple(texts), Target.from_data(target), tuple(PartState(*p) for p in parts), since, turn)
+    name, texts, target, parts, *rest = fields
+    return Owed(name, tuple(texts), Target.from_data(target), tuple(PartState(*p) for p in parts), *rest)
