@@ -62,7 +62,8 @@ def drop_left(batch: Batch) -> None:
 
 def _waiting_wakes(batch: Batch) -> list[tuple[str, ...]]:
     state = batch.state
-    return [held.ids for held in (*state.interrupted, *state.queue) if held.kind == "wake"]
+    interrupted = [turn.ids for turn in state.interrupted if turn.kind == "wake"]
+    return interrupted + [entry.ids for entry in state.queue if entry.kind == "wake"]
 
 
 def _drop(batch: Batch, ids: tuple[str, ...], notice: str | None = None) -> None:
