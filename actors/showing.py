@@ -117,7 +117,9 @@ class Drafts:
     draft was on its way when the turn ended, with the platform's id of it or "".
     """
 
-    def __init__(self, sender: Shower, post: Callable[[str, Mail], None], clock: Clock, *, edits: bool, types: bool) -> None:
+    def __init__(
+        self, sender: Shower, post: Callable[[str, Mail], None], clock: Clock, *, edits: bool, types: bool
+    ) -> None:
         self._sender = sender
         self._post = post
         self._clock = clock
@@ -253,9 +255,10 @@ class Drafts:
 
     def _sent(self, message: _Shown) -> _Draft | None:
         for draft in (self._running.get(message.lane), *self._waited_for.values()):
-            if draft is not None and draft.sending and draft.working.generation == message.generation:
-                if draft.working.lane == message.lane:
-                    return draft
+            if draft is None or not draft.sending:
+                continue
+            if (draft.working.lane, draft.working.generation) == (message.lane, message.generation):
+                return draft
         return None
 
     def _later(self, wait_ms: float, message: _Show) -> None:

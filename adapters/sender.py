@@ -87,8 +87,7 @@ class AdapterSender:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise  # it took too long, which was told, or the loop is being closed
-            else:
-                error = SendError("the adapter cancelled its own send", ambiguous=True)
+            error = SendError("the adapter cancelled its own send", ambiguous=True)
         except GeneratorExit:
             raise  # the loop is gone
         except BaseException as failed:  # noqa: BLE001

@@ -60,7 +60,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-
 SendCode = Literal["gone", "blocked", "too_long", "refused", "anchor", "thread"]
 """What a refused send was about."""
 

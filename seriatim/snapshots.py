@@ -26,6 +26,7 @@ PLAIN: Final = (
 )  # fmt: skip
 """Fields of the lane part that are JSON as they are."""
 
+
 def _with_ledger(data: Data) -> Data:
     """From 1 to 2: replies given up, drafts, exchanges with bots, and what an owed reply waits for."""
     owed = [[*reply, 0, ""] for reply in data["owed"]]
