@@ -35,6 +35,8 @@ else:
 RETRY_MS_MIN = 500
 RETRY_MS_MAX = 60_000
 DOWN_POLL_MS = 1_000
+SOON_MS = 2_000
+"""A stop waits for what goes on within that time: a shorter pause, or a send that began no longer ago."""
 WAIT_RECORDED_MS = 5_000
 """A wait that the platform asked for and that is longer than this is kept over a restart."""
 
@@ -104,12 +106,16 @@ class _Job:
     ambiguous: int = 0
     asked: bool = False
     sending: bool = False
+    began: float = 0.0
 
 
 @define
 class _Chat:
+    """A chat's replies, oldest first. ``rests_until``: of the clock's monotonic ms, None without an end in sight."""
+
     jobs: deque[_Job] = Factory(deque)
     resting: bool = False
+    rests_until: float | None = None
 
 
 class DeliveryActor(PooledActor):
@@ -117,7 +123,7 @@ class DeliveryActor(PooledActor):
 
     ``age_ms_max``: how long a reply is tried before it is abandoned; ``ambiguous_max``: how many answers may leave
     open whether a part arrived (a crash counts by the ledger's record, not here). ``ended`` hears of each debt it is
-    through with.
+    through with, ``starts`` how to ask it how many are moving.
     """
 
     def __init__(
@@ -130,11 +136,13 @@ class DeliveryActor(PooledActor):
         age_ms_max: int,
         ambiguous_max: int,
         ended: Callable[[str], None],
+        starts: Callable[[Callable[[], int]], None],
         drafts: Drafts | None = None,
     ) -> None:
         super().__init__()
         self.account = account
         self._ended = ended
+        self._starts = starts
         self._sender = sender
         self._post = post
         self._clock = clock
@@ -151,9 +159,10 @@ class DeliveryActor(PooledActor):
             drafts.settled = self._draft_settled
 
     def on_start(self) -> None:
-        """Drafts have timers, which need to know whom to tell."""
+        """Say how to ask what moves; drafts have timers, which need to know whom to tell."""
         if self._drafts is not None:
             self._drafts.ref = self.own_ref
+        self._starts(self.moving)
 
     def on_receive(self, message: Any) -> None:
         """Take a debt up, go on with one, or hear what came of a send."""
@@ -178,6 +187,11 @@ class DeliveryActor(PooledActor):
                 self._advance(message.chat)
         elif self._drafts is not None:
             self._drafts.on_receive(message)
+
+    def moving(self) -> int:
+        """Replies that will go on soon by themselves. A pause that is long, or a send that hangs, holds no stop up."""
+        now = self._clock.monotonic_ms()
+        return sum(len(chat.jobs) for chat in self._chats.values() if _moves(chat, now))
 
     # --- debts -----------------------------------------------------------------------------------------
 
@@ -274,7 +288,7 @@ class DeliveryActor(PooledActor):
                 return  # its end tells whether there is a message to edit
             channel = self._sender.channel(job.effect.target)
             if not channel.up:
-                chat.resting = True
+                chat.resting, chat.rests_until = True, None
                 if not self._cut_off:
                     signal_later(self._clock, DOWN_POLL_MS, self.own_ref, _Retry(""))
                 self._cut_off[chat_id] = None
@@ -310,6 +324,7 @@ class DeliveryActor(PooledActor):
     def _send(self, job: _Job, attempt: int, *, repeat: bool, look: bool = False) -> None:
         effect, part = job.effect, job.due[0]
         job.sending = True
+        job.began = self._clock.monotonic_ms()
         job.attempt = attempt
         text = effect.parts[part]
         out = Outbound(
@@ -397,8 +412,15 @@ class DeliveryActor(PooledActor):
         return True
 
     def _rest(self, chat_id: str, chat: _Chat, wait_ms: float) -> None:
-        chat.resting = True
+        chat.resting, chat.rests_until = True, self._clock.monotonic_ms() + wait_ms
         signal_later(self._clock, wait_ms, self.own_ref, _Retry(chat_id))
+
+
+def _moves(chat: _Chat, now: float) -> bool:
+    if chat.resting:
+        return chat.rests_until is not None and chat.rests_until - now <= SOON_MS
+    job = chat.jobs[0] if chat.jobs else None
+    return job is not None and not (job.sending and now - job.began > SOON_MS)
 
 
 def _chat_of(target: Target) -> str:
@@ -416,6 +438,16 @@ class Deliveries:
         self._accounts: dict[tuple[str, str], tuple[Ref[Any], Sender]] = {}
         self._open: set[str] = set()
         self._shows: set[tuple[str, str]] = set()
+        self._moving: list[Callable[[], int]] = []
+
+    def starts(self, moving: Callable[[], int]) -> None:
+        """A delivery is there; ``moving`` counts what will go on soon."""
+        self._moving.append(moving)
+
+    @property
+    def moving(self) -> int:
+        """Debts that will go on soon by themselves: not those that wait for a platform, or whose send hangs."""
+        return sum(count() for count in self._moving)
 
     @property
     def shows(self) -> bool:

@@ -193,6 +193,7 @@ class Runtime:
             self.settings.age_ms_max,
             self.settings.rules.attempts_ambiguous_max,
             self.deliveries.ended,
+            self.deliveries.starts,
             drafts,
             dispatcher=self.dispatchers.lanes,
             name=f"delivery:{platform}:{account}",

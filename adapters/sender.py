@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
-from typing import NoReturn, cast
+from typing import Any, NoReturn, cast
 
 import attrs
 
@@ -19,6 +19,9 @@ from seriatim.outbox import Channel
 
 SEND_S_MAX = 60.0
 """A send that has not ended by then may or may not have arrived."""
+
+CLOSE_S_MAX = 0.5
+"""How long a stop waits for cancelled sends to unwind."""
 
 TYPING_S_MAX = 3.0
 """A hint that takes longer comes too late."""
@@ -128,6 +131,20 @@ class AdapterSender:
             pass
         except Exception as failed:  # noqa: BLE001  (a hint is a hint)
             self._on_error(f"typing {self._adapter.account}", failed)
+
+    async def close(self) -> None:
+        """Give up what is on its way. A send that doesn't listen is left behind, and named.
+
+        The loop forgets it, too: it would wait for it at its own end, for ever.
+        """
+        tasks: set[asyncio.Task[Any]] = {*self._pending, *self._late, *self._hints.values()}
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            _, deaf = await asyncio.wait(tasks, timeout=CLOSE_S_MAX)
+            for task in deaf:
+                asyncio._unregister_task(task)  # noqa: SLF001  (told of in the docs of asyncio, "Extending")
+                self._on_error(f"send {self._adapter.account}", TimeoutError("ignores that it was cancelled"))
 
     def channel(self, target: Target) -> Channel:
         """The way to ``target`` as of now."""

@@ -27,16 +27,24 @@ from .bots import Bot, bot, echo, run, until
 
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
-NARROW = Capabilities(replay="ack", text_max=160)
+NARROW = Capabilities(replay="ack", text_max=160, multiline=False)
 
 
 async def settle(it: Bot) -> None:
-    """Let everything happen that needs no time."""
-    for _ in range(20):
-        await asyncio.sleep(0)
+    """Let everything happen that needs no time: turns, commits on their way, sends that end."""
     runtime = it.gateway._runtime
     assert runtime is not None
-    await until(lambda: not runtime.slots.held)
+    lanes = runtime.directory.live
+    (account, _) = runtime.deliveries._accounts["fake", "fake"]
+    jobs: Any = account._box.actor._jobs
+
+    def at_rest() -> bool:
+        in_flight = any(ref._box.actor._gate._in_flight for ref in lanes.values())
+        return not (in_flight or runtime.slots.held or any(job.asked or job.sending for _, job in jobs.values()))
+
+    for _ in range(5):
+        await asyncio.sleep(0)
+        await until(at_rest)
 
 
 async def passes(it: Bot, clock: VirtualClock, ms: float) -> None:
@@ -156,7 +164,7 @@ def _said(platform: FakePlatform, chat: str, text: str) -> Any:
 
 
 def test_a_flood_wait_is_honoured_and_holds_nobody_else_up(tmp_path: Path) -> None:
-    """ "Wait 223 s": that chat waits so long and no longer, others go on meanwhile (B78)."""
+    """A wait of 223 s: that chat waits so long and no longer, others go on meanwhile (B78)."""
 
     async def main() -> None:
         platform = FakePlatform()
@@ -200,19 +208,20 @@ def test_a_flood_wait_outlives_a_restart(tmp_path: Path) -> None:
 
 
 def test_what_is_too_old_is_given_up_and_told_with_the_next_turn(tmp_path: Path) -> None:
-    """A day without the platform: given up with its reason, only then; the next turn's answer comes behind a line
-    that says so, once (B78).
+    """Refused for as long as a reply may wait: given up with its reason, only then; the next turn's answer comes
+    behind a line that says so, once (B78).
     """
 
     async def main() -> None:
         platform = FakePlatform()
+        platform.fail_next(*["plain"] * 500)
         platform.fail_next(*["plain"] * 5000)
-        async with timed(echo, tmp_path, platform) as (it, clock):
+        async with timed(echo, tmp_path, platform, config=config(max_age_s=7200)) as (it, clock):
             it.say("hi")
             await until(lambda: platform.sends == 1)
-            await passes(it, clock, 23 * HOUR_MS)
+            await passes(it, clock, HOUR_MS)
             assert it.health["replies_pending"] == 1
-            await passes(it, clock, 2 * HOUR_MS)
+            await passes(it, clock, HOUR_MS + 2 * MINUTE_MS)
             assert it.health["replies_pending"] == 0
             platform._faults.clear()
             it.say("again")
@@ -437,7 +446,7 @@ def test_thread_and_anchor_are_kept_through_a_restart(
     clock, platform = VirtualClock(), FakePlatform()
 
     async def first() -> None:
-        async with timed(echo, tmp_path, platform, clock) as (it, _):
+        async with timed(echo, tmp_path, platform, clock):
             platform.fail_next(Fault("plain", wait_s=30))
             event = attrs.evolve(platform.say("hi", thread_id="t").event, message_id="q")
             platform.posted[0].event = event
@@ -483,6 +492,33 @@ def test_a_reply_belongs_to_its_lane_not_to_a_connection(tmp_path: Path) -> None
 
 
 # --- a stop ------------------------------------------------------------------------------------------------
+
+
+def test_a_send_that_hangs_does_not_cost_the_stop_its_time(tmp_path: Path) -> None:
+    """An adapter whose send never ends and ignores its cancellation: the stop is over in three seconds, names it, and
+    the reply is still owed; the loop of ``run`` ends, too.
+    """
+
+    async def main() -> tuple[float, list[str]]:
+        platform = FakePlatform()
+        platform.fail_next("hang")
+        loop = asyncio.get_running_loop()
+        async with bot(echo, tmp_path, platform, config=config()) as it:
+            it.say("hi")
+            await until(lambda: platform.sends == 1)
+            began = loop.time()
+            await it.gateway.stop()
+            return loop.time() - began, [where for where, _ in it.errors]
+
+    seconds, errors = run(main())
+    assert seconds < 3.5
+    assert errors == ["send fake"]
+
+    async def again() -> list[str]:
+        async with bot(echo, tmp_path) as it:
+            return await it.heard(1)
+
+    assert run(again()) == [RECOVERED_NOTICE + "echo hi"]
 
 
 def test_an_actor_waits_for_the_platform_with_one_timer(tmp_path: Path) -> None:
