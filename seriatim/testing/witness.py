@@ -111,6 +111,16 @@ class Witness:
                 self._end(owner, event.type.removeprefix("inbox/"), data["ids"])
             case "inbox/interrupted":
                 self.running[owner] = None
+            case "lane/merged":
+                counts = self._counts.setdefault(owner, Counter())
+                waiting = self._waiting.setdefault(owner, set())
+                if "into" in data:
+                    counts["accepted"] -= len(data["ids"])
+                    waiting.difference_update(data["ids"])
+                else:
+                    moved = {told["id"] for told, _, _ in data["waiting"]}
+                    counts["accepted"] += len(moved)
+                    waiting |= moved
             case "user/message" | "assistant/message":
                 self._said.setdefault(owner, []).append((data["turn"], data["text"]))
             case "tool/call":
