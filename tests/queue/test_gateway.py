@@ -122,7 +122,7 @@ def test_a_wake_needs_a_lane_of_this_configuration(tmp_path: Path) -> None:
         async with bot(Held(), tmp_path) as it_bot:
             it = it_bot.gateway
             with pytest.raises(InvalidInputError):
-                await it.wake("v1:x:group:::room::", "hello")
+                await it.wake("v1:x:group:::room:t1:bob", "hello")
             with pytest.raises(InvalidInputError):
                 await it.wake("nonsense", "hello")
 
