@@ -91,7 +91,7 @@ class _Job:
     """One owed reply in a chat's queue; ``due`` are the parts that are left, in order.
 
     ``target``: the debt's, without what turned out to be gone. ``draft``: the message that the first part is edited
-    into, "" where it is a message of its own.
+    into, "" where it is a message of its own. ``reached``: the last part that was sent, or tried.
     """
 
     lane: str
@@ -107,6 +107,7 @@ class _Job:
     asked: bool = False
     sending: bool = False
     began: float = 0.0
+    reached: int = -1
 
 
 @define
@@ -296,7 +297,8 @@ class DeliveryActor(PooledActor):
                 self._send(job, max(1, job.attempt), repeat=False)
             else:
                 job.asked = True
-                self._post(job.lane, AttemptWanted(job.effect.delivery, job.due[0]))
+                untried = job.effect.first_attempt_recorded and job.due[0] > job.reached
+                self._post(job.lane, AttemptWanted(job.effect.delivery, job.due[0], untried))
             return
         if not chat.jobs:
             del self._chats[chat_id]
@@ -326,6 +328,7 @@ class DeliveryActor(PooledActor):
         job.sending = True
         job.began = self._clock.monotonic_ms()
         job.attempt = attempt
+        job.reached = max(job.reached, part)
         text = effect.parts[part]
         out = Outbound(
             effect.delivery,

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from seriatim.asking import ask
 from seriatim.batch import Batch
 from seriatim.closers import OpenTurn
 from seriatim.commands import COMMANDS, unknown_command
@@ -36,6 +37,7 @@ from seriatim.ledger import (
 )
 from seriatim.limits import WAITING_MAX
 from seriatim.mail import (
+    Ask,
     AttemptWanted,
     DraftGone,
     DraftShown,
@@ -325,6 +327,11 @@ def _recover(batch: Batch, m: Recover) -> None:
     start_next(batch)
 
 
+def _ask(batch: Batch, m: Ask) -> None:
+    ask(batch, m)
+    start_next(batch)
+
+
 def _slot_granted(batch: Batch, m: SlotGranted) -> None:
     start_next(batch)
 
@@ -362,4 +369,5 @@ _RULES: Final[dict[type[Any], Callable[[Batch, Any], None]]] = {
     DraftGone: draft_gone,
     DrainTimedOut: _drain_timed_out,
     Quarantine: _quarantine,
+    Ask: _ask,
 }

@@ -7,11 +7,12 @@ how the two logs interleave. ``route/bound`` replaces the session part.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import attrs
 
+from seriatim.absorb import absorb, leave
 from seriatim.closers import OpenTurn
 from seriatim.commits import Hot
 from seriatim.errors import FormatUnsupportedError
@@ -40,6 +41,11 @@ class Waiting:
     seq: int
     time: int
 
+    @classmethod
+    def of(cls, fields: Sequence[Any]) -> Waiting:
+        """From plain JSON: data, seq, time."""
+        return cls(*fields)
+
 
 @value
 class Running:
@@ -52,6 +58,15 @@ class Running:
     generation: int
     attempt: int
     since: int
+
+    def plain(self) -> list[Any]:
+        """As plain JSON."""
+        return [list(self.ids), self.kind, self.session, self.turn, self.generation, self.attempt, self.since]
+
+    @classmethod
+    def of(cls, fields: Sequence[Any]) -> Running:
+        """The inverse of ``plain``."""
+        return cls(tuple(fields[0]), *fields[1:])
 
 
 @value
@@ -92,6 +107,18 @@ class Owed:
     until: int = 0
     draft: str = ""
 
+    def plain(self) -> list[Any]:
+        """As plain JSON."""
+        parts = [[p.attempts, p.failures, p.first, p.last_failed, p.done] for p in self.states]
+        told = [self.id, list(self.texts), self.target.to_data(), parts, self.since, self.turn]
+        return [*told, self.until, self.draft] if self.until or self.draft else told
+
+    @classmethod
+    def of(cls, fields: Sequence[Any]) -> Owed:
+        """The inverse of ``plain``."""
+        name, texts, target, parts, *rest = fields
+        return cls(name, tuple(texts), Target.from_data(target), tuple(PartState(*p) for p in parts), *rest)
+
 
 @value
 class Unreached:
@@ -127,9 +154,10 @@ class LaneState:
     ended without an outcome, oldest first; their claims run again. ``interruptions``: in a row.
     ``suspended_at``: seq of the first suspension, -1 when it holds for everything, None without one.
     ``boundary``, ``had_activity``: one-shot facts for the next turn. ``phase`` and ``since`` (epoch ms) make
-    a stuck lane visible. ``unreached``: replies given up, for the next turn to tell of. ``drafts``: first claim of a
-    turn without outcome, and the platform's id of the message that shows its reply so far. ``bots``: messages of bots
-    in a row, the last at ``bots_at`` (epoch ms).
+    a stuck lane visible. ``merged_into``: the lane that took this one over; nothing is left here then.
+    ``unreached``: replies given up, for the next turn to tell of. ``drafts``: first claim of a turn without outcome,
+    and the platform's id of the message that shows its reply so far. ``bots``: messages of bots in a row, the last at
+    ``bots_at`` (epoch ms).
     """
 
     key: str
@@ -154,6 +182,7 @@ class LaneState:
     phase: str = "idle"
     since: int = 0
     session: SessionPart | None = None
+    merged_into: str | None = None
     unreached: tuple[Unreached, ...] = ()
     drafts: tuple[tuple[str, str], ...] = ()
     bots: int = 0
@@ -184,6 +213,7 @@ class LaneState:
             self.phase,
             self.since,
             None,
+            self.merged_into,
             self.unreached,
             self.drafts,
             self.bots,
@@ -378,7 +408,11 @@ def _owed(state: LaneState, data: Data, event: Event) -> None:
 
 
 def _attempt(state: LaneState, data: Data, event: Event) -> None:
-    _change_part(state, data, lambda part: attrs.evolve(part, attempts=part.attempts + 1, last_failed=False))
+    def tried(part: PartState) -> PartState:
+        first = part.first and "untried" not in data
+        return attrs.evolve(part, attempts=part.attempts + 1, last_failed=False, first=first)
+
+    _change_part(state, data, tried)
 
 
 def _failed(state: LaneState, data: Data, event: Event) -> None:
@@ -451,6 +485,22 @@ def _bound(state: LaneState, data: Data, event: Event) -> None:
     state.resume_reason = None
 
 
+def _released(state: LaneState, data: Data, event: Event) -> None:
+    """The next message starts a fresh session."""
+    state.bound = state.session = state.suspended_at = state.resume_reason = None
+    state.boundary, state.had_activity = "none", False
+
+
+def _merged_lanes(state: LaneState, data: Data, event: Event) -> None:
+    if "into" in data:
+        leave(state, data)
+    else:
+        waiting = map(Waiting.of, data["waiting"])
+        absorb(state, event, waiting, map(Running.of, data["interrupted"]), map(Owed.of, data["owed"]))
+        if "session" in data:
+            state.session = SessionPart(data["session"])
+
+
 def _suspended(state: LaneState, data: Data, event: Event) -> None:
     if data["reason"] in ("interrupted", "quarantined"):
         state.suspended_at = -1
@@ -493,6 +543,8 @@ _LANE_RULES: Final[dict[str, LaneRule]] = {
     "delivery/draft": _draft,
     "route/bound": _bound,
     "route/suspended": _suspended,
+    "route/released": _released,
+    "lane/merged": _merged_lanes,
     "resume/marked": _marked,
     "resume/cleared": _cleared,
     "turn/late": _nothing,

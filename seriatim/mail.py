@@ -7,7 +7,7 @@ The runner's StepOffered, ToolFinished and TurnEnded (seriatim.turn) are kept me
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import attrs
 from attrs import frozen
@@ -44,6 +44,14 @@ class Inbound:
 
 
 @frozen
+class Ask:
+    """From the host: a question to the lane (see seriatim.asking); answered under ``token``."""
+
+    token: str
+    question: Any
+
+
+@frozen
 class Recover:
     """The first message of an incarnation: close what a dead one left open, take up what is owed.
 
@@ -71,10 +79,15 @@ class TurnBroken:
 
 @frozen
 class AttemptWanted:
-    """From delivery: part ``part`` of ``delivery`` is about to be sent (again); record it first (T5)."""
+    """From delivery: part ``part`` of ``delivery`` is about to be sent (again); record it first (T5).
+
+    ``untried``: this process has made the debt and surely never sent this part, so what the debt counts as its first
+    attempt was none.
+    """
 
     delivery: str
     part: int
+    untried: bool = False
 
 
 @frozen
@@ -165,6 +178,7 @@ Mail = (
     | DraftGone
     | DrainTimedOut
     | Quarantine
+    | Ask
 )
 
 LAZY = frozenset({PartSettled, PartFailed, DraftShown, DraftGone})

@@ -282,6 +282,7 @@ _LANE: Final = (
             "part": _PART,
             "n": "which attempt, from 1",
             "marked?": "true: with the notice that it may be a repeat",
+            "untried?": "true: what the debt counted as the first attempt was none",
         },
     ),
     EventType(
@@ -350,6 +351,35 @@ _LANE: Final = (
         {"reason": "stop or interrupted"},
     ),
     EventType(
+        "route/released",
+        "lane",
+        "The lane has no conversation any more; its next message starts a fresh one.",
+        {"reason": "moved: another lane has the session; …", "session?": "its id"},
+    ),
+    EventType(
+        "lane/merged",
+        "lane",
+        "Two lanes turned out to be one conversation's. Told in both by one commit: the one that goes has `into`, the "
+        "one that stays has the rest.",
+        {
+            "into?": "key of the lane that has everything now",
+            "ids?": "with `into`: the messages that waited; they count there from now on",
+            "from?": "key of the lane whose holdings these are",
+            "waiting?": "its messages without an outcome: accepted data, 1 if none of its suspensions came later, time",
+            "queue?": "its slot and overflow: kind, ids, authority, size of each entry",
+            "interrupted?": "its turns that are to run again",
+            "owed?": "what it owes",
+            "interruptions?": "in a row",
+            "generation?": "of its last turn",
+            "session?": "its session, where that one goes on",
+            "previous?": "the session that it replaces",
+            "boundary?": "what the next turn is told",
+            "hadActivity?": "true: the session before had turns",
+            "suspended?": "the session that goes on is suspended: true for all messages, false for later ones",
+            "resume?": "reason and time (ms) of its mark",
+        },
+    ),
+    EventType(
         "resume/marked",
         "lane",
         "The lane's work is to be taken up again after the restart.",
@@ -375,6 +405,19 @@ _SYSTEM: Final = (
             "events": "how many it held",
             "keysDropped": "how many unique keys went with it",
             "reason": "why, in the host's words",
+        },
+    ),
+    EventType(
+        "alias/learnt",
+        "system",
+        "Two ids of a platform mean the same person or chat. In the log `aliases`, the table's only truth.",
+        {
+            "platform": "its name",
+            "kind": "user; or chat: the platform replaced the old id, what is owed goes to the new one",
+            "old": "an id",
+            "new": "the id that lanes are named by from now on",
+            "account?": "which of the host's accounts told",
+            "scope?": "the guild or workspace in which the ids hold",
         },
     ),
 )

@@ -49,6 +49,7 @@ async def settle(it: Bot) -> None:
 
 async def passes(it: Bot, clock: VirtualClock, ms: float) -> None:
     """Time passes, timer by timer."""
+    await settle(it)
     end = clock.monotonic_ms() + ms
     while (due := clock.next_due_ms()) is not None and due <= end:
         clock.fire_next()
@@ -112,7 +113,7 @@ def test_a_refused_send_is_tried_on_by_the_live_process(tmp_path: Path) -> None:
 
     async def main() -> None:
         platform = FakePlatform()
-        platform.fail_next(*["plain"] * 5)
+        platform.fail_next(*[Fault("plain")] * 5)
         async with timed(echo, tmp_path, platform) as (it, clock):
             it.say("hi")
             await until(lambda: platform.sends == 1)
@@ -214,8 +215,7 @@ def test_what_is_too_old_is_given_up_and_told_with_the_next_turn(tmp_path: Path)
 
     async def main() -> None:
         platform = FakePlatform()
-        platform.fail_next(*["plain"] * 500)
-        platform.fail_next(*["plain"] * 5000)
+        platform.fail_next(*[Fault("plain")] * 500)
         async with timed(echo, tmp_path, platform, config=config(max_age_s=7200)) as (it, clock):
             it.say("hi")
             await until(lambda: platform.sends == 1)
@@ -395,7 +395,7 @@ def test_ambiguous_sends_are_bounded(tmp_path: Path) -> None:
     async def main() -> None:
         platform = FakePlatform()
         async with timed(echo, tmp_path, platform) as (it, clock):
-            platform.fail_next(*["lost"] * 9)
+            platform.fail_next(*[Fault("lost")] * 9)
             it.say("hi")
             await until(lambda: platform.sends == 1)
             await goes_on(it, clock, HOUR_MS)
