@@ -91,7 +91,7 @@ class _Job:
     """One owed reply in a chat's queue; ``due`` are the parts that are left, in order.
 
     ``target``: the debt's, without what turned out to be gone. ``draft``: the message that the first part is edited
-    into, "" where it is a message of its own. ``reached``: the last part that was sent, or tried.
+    into, "" where it is a message of its own.
     """
 
     lane: str
@@ -107,7 +107,6 @@ class _Job:
     asked: bool = False
     sending: bool = False
     began: float = 0.0
-    reached: int = -1
 
 
 @define
@@ -293,12 +292,11 @@ class DeliveryActor(PooledActor):
                 if not self._cut_off:
                     signal_later(self._clock, DOWN_POLL_MS, self.own_ref, _Retry(""))
                 self._cut_off[chat_id] = None
-            elif job.recorded or channel.idempotent:
+            elif channel.idempotent or (job.recorded and not job.due[0]):
                 self._send(job, max(1, job.attempt), repeat=False)
             else:
                 job.asked = True
-                untried = job.effect.first_attempt_recorded and job.due[0] > job.reached
-                self._post(job.lane, AttemptWanted(job.effect.delivery, job.due[0], untried))
+                self._post(job.lane, AttemptWanted(job.effect.delivery, job.due[0]))
             return
         if not chat.jobs:
             del self._chats[chat_id]
@@ -328,7 +326,6 @@ class DeliveryActor(PooledActor):
         job.sending = True
         job.began = self._clock.monotonic_ms()
         job.attempt = attempt
-        job.reached = max(job.reached, part)
         text = effect.parts[part]
         out = Outbound(
             effect.delivery,

@@ -261,6 +261,8 @@ class Batch:
         recorded = channel.idempotent or (channel.up and not self.state.owed and not self.rules.separate_attempt)
         if recorded:
             data["attempt"] = 1
+            if len(parts) > 1 and not channel.idempotent:
+                data["first"] = 1  # each other part has a record of its own: a crash leaves one part in doubt
         self.size += sum(map(len, parts))
         self.lane("delivery/owed", data)
         due = (0,) if len(parts) == 1 else tuple(range(len(parts)))

@@ -114,7 +114,7 @@ class Proceed:
 class Deliver:
     """A reply is owed: take it up.
 
-    ``due``: the parts still to be sent. ``first_attempt_recorded``: they may be sent at once; otherwise each
+    ``due``: the parts still to be sent. ``first_attempt_recorded``: the first may be sent at once; otherwise each
     attempt is to be recorded first (AttemptWanted). ``since``: epoch ms of the debt. ``until``: epoch ms before which
     nothing may be sent. ``draft``: id of the message that the first part is edited into. ``claim``: first message of
     the turn that made it, "" where none did, by which a draft that is still on its way is found.

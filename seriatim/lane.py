@@ -392,11 +392,14 @@ def _interrupted(state: LaneState, data: Data, event: Event) -> None:
 
 def _owed(state: LaneState, data: Data, event: Event) -> None:
     texts = tuple(data["parts"])
+    states = (PartState(first=data.get("attempt", 0) == 1),) * len(texts)
+    if "first" in data:
+        states = tuple(PartState(first=part < data["first"]) for part in range(len(texts)))
     state.owed[data["id"]] = Owed(
         data["id"],
         texts,
         Target.from_data(data["to"]),
-        (PartState(first=data.get("attempt", 0) == 1),) * len(texts),
+        states,
         event.time,
         data.get("turn", 0),
         0,
@@ -408,11 +411,7 @@ def _owed(state: LaneState, data: Data, event: Event) -> None:
 
 
 def _attempt(state: LaneState, data: Data, event: Event) -> None:
-    def tried(part: PartState) -> PartState:
-        first = part.first and "untried" not in data
-        return attrs.evolve(part, attempts=part.attempts + 1, last_failed=False, first=first)
-
-    _change_part(state, data, tried)
+    _change_part(state, data, lambda part: attrs.evolve(part, attempts=part.attempts + 1, last_failed=False))
 
 
 def _failed(state: LaneState, data: Data, event: Event) -> None:

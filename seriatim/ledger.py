@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-import attrs
-
 from seriatim.batch import Batch
 from seriatim.effects import DropDelivery, SendPart
 from seriatim.events import Data
@@ -40,11 +38,7 @@ def attempt_wanted(batch: Batch, m: AttemptWanted) -> None:
     if not part.first and part.doubts >= batch.rules.attempts_ambiguous_max:
         abandon(batch, owed, m.part, TOO_MANY_DOUBTS)
         return
-    data: Data = {"id": m.delivery, "part": m.part}
-    if m.untried and part.first and not part.attempts:
-        data["untried"] = True
-        part = attrs.evolve(part, first=False)
-    data["n"] = part.attempts + 1 + part.first
+    data: Data = {"id": m.delivery, "part": m.part, "n": part.attempts + 1 + part.first}
     channel = batch.now.channel(owed.target)
     doubtful = part.doubts > 0 and not _repeats_unseen(owed, m.part, channel)
     look = doubtful and channel.lookup

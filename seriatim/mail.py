@@ -79,15 +79,10 @@ class TurnBroken:
 
 @frozen
 class AttemptWanted:
-    """From delivery: part ``part`` of ``delivery`` is about to be sent (again); record it first (T5).
-
-    ``untried``: this process has made the debt and surely never sent this part, so what the debt counts as its first
-    attempt was none.
-    """
+    """From delivery: part ``part`` of ``delivery`` is about to be sent (again); record it first (T5)."""
 
     delivery: str
     part: int
-    untried: bool = False
 
 
 @frozen

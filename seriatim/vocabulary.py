@@ -259,6 +259,7 @@ _LANE: Final = (
             ),
             "turn?": _TURN + "; absent for a command's answer",
             "attempt?": "1: this record counts as the first attempt",
+            "first?": "at so many parts, the first ones; absent: at all of them",
             "draft?": "the platform's id of the message that the first part is edited into",
             "tells?": "ids of the replies given up that this one tells of",
             "again?": "id of the reply given up that somebody had sent again",
@@ -282,7 +283,6 @@ _LANE: Final = (
             "part": _PART,
             "n": "which attempt, from 1",
             "marked?": "true: with the notice that it may be a repeat",
-            "untried?": "true: what the debt counted as the first attempt was none",
         },
     ),
     EventType(
