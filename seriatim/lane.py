@@ -373,7 +373,11 @@ def _dropped(state: LaneState, data: Data, event: Event) -> None:
         if (kept := tuple(inbox_id for inbox_id in entry.ids if inbox_id not in gone))
     ]
     if state.interrupted:
-        state.interrupted = tuple(held for held in state.interrupted if not gone.issuperset(held.ids))
+        state.interrupted = tuple(
+            held if len(kept) == len(held.ids) else attrs.evolve(held, ids=kept)
+            for held in state.interrupted
+            if (kept := tuple(inbox_id for inbox_id in held.ids if inbox_id not in gone))
+        )
     if state.drafts:
         _forget_drafts(state, data["ids"])
 
