@@ -1,4 +1,4 @@
-"""The command line: ``seriatim`` chat, serve, balance, rebuild, repair, export, import, verify.
+"""The command line: ``seriatim`` chat, serve, balance, undelivered, rebuild, repair, export, import, verify.
 
 Exit codes: 0 all well; 1 the balance or a comparison doesn't hold, a repair lost something, or a stop left turns to be
 resumed; 2 the configuration, the home or the arguments are wrong (one line on standard error says what, and nothing was
@@ -21,6 +21,7 @@ from typing import Any
 
 import attrs
 
+from seriatim import undelivered_command
 from seriatim.adapters.agents.history import HistoryAgent
 from seriatim.adapters.agents.openai import OpenAICompatible
 from seriatim.adapters.base import Adapter
@@ -78,6 +79,7 @@ def _parser() -> argparse.ArgumentParser:
     balance.add_argument("--json", action="store_true", help="print JSON")
     for command in logs.add(commands, lambda arguments: _config(arguments).home):
         _add_common(command)
+    _add_common(undelivered_command.add(commands, lambda arguments: _config(arguments).home))
     return parser
 
 
