@@ -16,6 +16,7 @@ from seriatim.closers import OpenTurn
 from seriatim.commits import Hot
 from seriatim.errors import FormatUnsupportedError
 from seriatim.events import Data, Event, LogId, lane_log, session_log
+from seriatim.limits import TITLES_MAX
 from seriatim.model import Target
 from seriatim.queueing import Entry, entry_of, join_target
 
@@ -107,7 +108,7 @@ class LaneState:
     ended without an outcome, oldest first; their claims run again. ``interruptions``: in a row.
     ``suspended_at``: seq of the first suspension, -1 when it holds for everything, None without one.
     ``boundary``, ``had_activity``: one-shot facts for the next turn. ``phase`` and ``since`` (epoch ms) make
-    a stuck lane visible.
+    a stuck lane visible. ``titles``: session and title, the newest last.
     """
 
     key: str
@@ -132,6 +133,7 @@ class LaneState:
     phase: str = "idle"
     since: int = 0
     session: SessionPart | None = None
+    titles: tuple[tuple[str, str], ...] = ()
 
     def fork(self) -> LaneState:
         """A private copy; what it shares with this one is immutable."""
@@ -160,6 +162,8 @@ class LaneState:
         )
         if self.session is not None:
             twin.session = self.session.fork()
+        if self.titles:
+            twin.titles = self.titles
         return twin
 
 
@@ -363,6 +367,11 @@ def _bound(state: LaneState, data: Data, event: Event) -> None:
     state.resume_reason = None
 
 
+def _titled(state: LaneState, data: Data, event: Event) -> None:
+    others = tuple(told for told in state.titles if told[0] != data["session"])
+    state.titles = (*others, (data["session"], data["title"]))[-TITLES_MAX:]
+
+
 def _suspended(state: LaneState, data: Data, event: Event) -> None:
     if data["reason"] in ("interrupted", "quarantined"):
         state.suspended_at = -1
@@ -399,6 +408,7 @@ _LANE_RULES: Final[dict[str, LaneRule]] = {
     "delivery/settled": _settled,
     "delivery/abandoned": _settled,
     "route/bound": _bound,
+    "route/titled": _titled,
     "route/suspended": _suspended,
     "resume/marked": _marked,
     "resume/cleared": _cleared,

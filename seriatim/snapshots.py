@@ -17,7 +17,7 @@ from seriatim.lane import LaneState, Owed, PartState, Running, SessionPart, Wait
 from seriatim.model import Target
 from seriatim.queueing import Entry
 
-STATE_VERSION: Final = 1
+STATE_VERSION: Final = 2
 
 PLAIN: Final = (
     "head", "bound", "generation", "interruptions", "suspended_at", "resume_reason", "resume_marked_at", "boundary",
@@ -25,7 +25,13 @@ PLAIN: Final = (
 )  # fmt: skip
 """Fields of the lane part that are JSON as they are."""
 
-_UPCASTERS: Final[dict[int, Callable[[Data], Data]]] = {}
+
+def _second(data: Data) -> Data:
+    """Version 1 knew no titles."""
+    return {**data, "titles": []}
+
+
+_UPCASTERS: Final[dict[int, Callable[[Data], Data]]] = {1: _second}
 """From a version of the lane part to the next."""
 
 
@@ -37,6 +43,7 @@ def lane_snapshot(state: LaneState) -> Data:
     data["waiting"] = [[w.data, w.seq, w.time] for w in state.waiting.values()]
     data["queue"] = [[e.kind, list(e.ids), e.auth, e.size] for e in state.queue]
     data["owed"] = list(map(_from_owed, state.owed.values()))
+    data["titles"] = [list(told) for told in state.titles]
     return data
 
 
@@ -52,6 +59,7 @@ def lane_from_snapshot(key: str, version: int, data: Data) -> LaneState:
     state.waiting = {told["id"]: Waiting(told, seq, time) for told, seq, time in data["waiting"]}
     state.queue = [Entry(kind, tuple(ids), auth, size) for kind, ids, auth, size in data["queue"]]
     state.owed = {owed.id: owed for owed in map(_to_owed, data["owed"])}
+    state.titles = tuple((session, title) for session, title in data["titles"])
     return state
 
 

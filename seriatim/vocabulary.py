@@ -285,6 +285,12 @@ _LANE: Final = (
         },
     ),
     EventType(
+        "route/titled",
+        "lane",
+        "A session's title, as people of this lane know it.",
+        {"session": "its id", "title": "one line"},
+    ),
+    EventType(
         "route/suspended",
         "lane",
         "The next message of a person starts a fresh session.",
