@@ -16,6 +16,7 @@ from seriatim.inbox import abandon, end_claims
 from seriatim.mail import Inbound
 from seriatim.recovery import close_turn
 from seriatim.titles import entitle, title_command, title_of
+from seriatim.wakes import leave_session, promote_wake
 
 STOPPED_TEXT: Final = "Stopped. Your next message starts a new conversation."
 STOPPED_KEPT_TEXT: Final = "Stopped."
@@ -44,6 +45,7 @@ def _new(batch: Batch, m: Inbound) -> None:
     accept_command(batch, m)
     _end_running(batch, "new")
     _drop_where(batch, lambda kind: kind != "wake", "reset")
+    leave_session(batch)
     batch.bind_new(m.command, "fresh")
     title = entitle(batch, m.args)
     answer_command(batch, m, NEW_TITLED_TEXT.format(title) if title else NEW_TEXT)
@@ -63,6 +65,7 @@ def _stop(batch: Batch, m: Inbound) -> None:
         batch.lane("resume/cleared", {})
     if waited:
         drop(batch, state.queue[0].ids, "stop")
+        promote_wake(batch)
     suspend = ran and batch.rules.stop_suspends
     if suspend:
         batch.lane("route/suspended", {"reason": "stop"})
