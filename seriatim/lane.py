@@ -7,11 +7,12 @@ how the two logs interleave. ``route/bound`` replaces the session part.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import attrs
 
+from seriatim.absorb import absorb, leave
 from seriatim.closers import OpenTurn
 from seriatim.commits import Hot
 from seriatim.errors import FormatUnsupportedError
@@ -37,6 +38,11 @@ class Waiting:
     seq: int
     time: int
 
+    @classmethod
+    def of(cls, fields: Sequence[Any]) -> Waiting:
+        """From plain JSON: data, seq, time."""
+        return cls(*fields)
+
 
 @value
 class Running:
@@ -49,6 +55,15 @@ class Running:
     generation: int
     attempt: int
     since: int
+
+    def plain(self) -> list[Any]:
+        """As plain JSON."""
+        return [list(self.ids), self.kind, self.session, self.turn, self.generation, self.attempt, self.since]
+
+    @classmethod
+    def of(cls, fields: Sequence[Any]) -> Running:
+        """The inverse of ``plain``."""
+        return cls(tuple(fields[0]), *fields[1:])
 
 
 @value
@@ -83,6 +98,17 @@ class Owed:
     since: int
     turn: int
 
+    def plain(self) -> list[Any]:
+        """As plain JSON."""
+        parts = [[p.attempts, p.failures, p.first, p.last_failed, p.done] for p in self.states]
+        return [self.id, list(self.texts), self.target.to_data(), parts, self.since, self.turn]
+
+    @classmethod
+    def of(cls, fields: Sequence[Any]) -> Owed:
+        """The inverse of ``plain``."""
+        name, texts, target, parts, since, turn = fields
+        return cls(name, tuple(texts), Target.from_data(target), tuple(PartState(*p) for p in parts), since, turn)
+
 
 @attrs.define
 class SessionPart:
@@ -109,7 +135,8 @@ class LaneState:
     ended without an outcome, oldest first; their claims run again. ``interruptions``: in a row.
     ``suspended_at``: seq of the first suspension, -1 when it holds for everything, None without one.
     ``boundary``, ``had_activity``: one-shot facts for the next turn. ``phase`` and ``since`` (epoch ms) make
-    a stuck lane visible. ``titles``: session and title, the newest last.
+    a stuck lane visible. ``merged_into``: the lane that took this one over; nothing is left here then. ``titles``:
+    session and title, the newest last.
     """
 
     key: str
@@ -134,6 +161,7 @@ class LaneState:
     phase: str = "idle"
     since: int = 0
     session: SessionPart | None = None
+    merged_into: str | None = None
     titles: tuple[tuple[str, str], ...] = ()
 
     def fork(self) -> LaneState:
@@ -163,6 +191,7 @@ class LaneState:
         )
         if self.session is not None:
             twin.session = self.session.fork()
+        twin.merged_into = self.merged_into
         if self.titles:
             twin.titles = self.titles
         return twin
@@ -373,6 +402,22 @@ def _titled(state: LaneState, data: Data, event: Event) -> None:
     state.titles = (*others, (data["session"], data["title"]))[-TITLES_MAX:]
 
 
+def _released(state: LaneState, data: Data, event: Event) -> None:
+    """The next message starts a fresh session."""
+    state.bound = state.session = state.suspended_at = state.resume_reason = None
+    state.boundary, state.had_activity = "none", False
+
+
+def _merged_lanes(state: LaneState, data: Data, event: Event) -> None:
+    if "into" in data:
+        leave(state, data)
+    else:
+        waiting = map(Waiting.of, data["waiting"])
+        absorb(state, event, waiting, map(Running.of, data["interrupted"]), map(Owed.of, data["owed"]))
+        if "session" in data:
+            state.session = SessionPart(data["session"])
+
+
 def _suspended(state: LaneState, data: Data, event: Event) -> None:
     if data["reason"] in ("interrupted", "quarantined"):
         state.suspended_at = -1
@@ -413,6 +458,8 @@ _LANE_RULES: Final[dict[str, LaneRule]] = {
     "route/bound": _bound,
     "route/titled": _titled,
     "route/suspended": _suspended,
+    "route/released": _released,
+    "lane/merged": _merged_lanes,
     "resume/marked": _marked,
     "resume/cleared": _cleared,
     "turn/late": _nothing,
