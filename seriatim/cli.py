@@ -21,7 +21,6 @@ from typing import Any
 
 import attrs
 
-from seriatim import undelivered_command
 from seriatim.adapters.agents.history import HistoryAgent
 from seriatim.adapters.agents.openai import OpenAICompatible
 from seriatim.adapters.base import Adapter
@@ -38,6 +37,7 @@ from seriatim.storage.projections import rebuild
 from seriatim.storage.repair import salvage
 from seriatim.storage.spool import SpoolSeen, look
 from seriatim.storage.sqlite_reader import SqliteReader
+from seriatim.undelivered_command import add as add_undelivered
 
 CONFIG_FILE = "seriatim.toml"
 EXIT_RESTART = 75
@@ -79,7 +79,7 @@ def _parser() -> argparse.ArgumentParser:
     balance.add_argument("--json", action="store_true", help="print JSON")
     for command in logs.add(commands, lambda arguments: _config(arguments).home):
         _add_common(command)
-    _add_common(undelivered_command.add(commands, lambda arguments: _config(arguments).home))
+    _add_common(add_undelivered(commands, lambda arguments: _config(arguments).home))
     return parser
 
 
