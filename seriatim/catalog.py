@@ -48,6 +48,26 @@ _TOLD: Final = (
         "It is never merged with anything, and never displaced.",
     ),
     Told(
+        "undo",
+        "[N]",
+        "takes back the last turn, or the last N",
+        "The agent doesn't see them any more; the log keeps them. What was compressed since then is itself again. What "
+        "tools did stays done. Not while anything runs or waits.",
+    ),
+    Told(
+        "redo",
+        "",
+        "brings back what was taken back last",
+        "Until something is said after it. Several can be brought back one by one.",
+    ),
+    Told(
+        "retry",
+        "",
+        "asks the last question again",
+        "With all that came with it. The reply before stays in the log, and the agent doesn't see it; a crash doesn't "
+        "lose the question. Not while anything runs or waits, and only for whoever has the rights of who asked.",
+    ),
+    Told(
         "title",
         "[TITLE]",
         "names this conversation, or tells its name",

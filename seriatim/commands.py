@@ -15,6 +15,7 @@ from seriatim.effects import CancelTurn
 from seriatim.inbox import abandon, end_claims
 from seriatim.mail import Inbound
 from seriatim.recovery import close_turn
+from seriatim.surface_commands import redo_command, retry_command, undo_command
 from seriatim.titles import entitle, title_command, title_of
 from seriatim.wakes import leave_session, promote_wake
 
@@ -137,6 +138,9 @@ COMMANDS: Final[dict[str, Callable[[Batch, Inbound], None]]] = {
     "reset": _new,
     "stop": _stop,
     "queue": _queue_usage,  # with a text it is no command but a message with a turn of its own
+    "undo": undo_command,
+    "redo": redo_command,
+    "retry": retry_command,
     "title": title_command,
     "status": _status,
     "help": _help,
