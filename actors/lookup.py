@@ -7,13 +7,15 @@ from typing import Any
 from seriatim.errors import LogCompactedError
 from seriatim.events import Data, lane_log
 from seriatim.limits import LOOKUP_EVENTS
-from seriatim.shown import AcceptedOf, Besides
+from seriatim.scope import in_scope
+from seriatim.shown import AcceptedOf, Besides, TitledOf
 from seriatim.storage.contract import StoreReader
+from seriatim.storage.projections import folded
 
 
 def looked_up(reader: StoreReader, besides: Besides) -> Any:
     """The answer, in the form that its question promises. Raises what the reader raises."""
-    return _accepted(reader, besides)
+    return _accepted(reader, besides) if type(besides) is AcceptedOf else _titled(reader, besides)
 
 
 def _accepted(reader: StoreReader, wanted: AcceptedOf) -> dict[str, Data]:
@@ -38,3 +40,16 @@ def _accepted(reader: StoreReader, wanted: AcceptedOf) -> dict[str, Data]:
                 found[event.data["id"]] = event.data
         end = begin
     return found
+
+
+def _titled(reader: StoreReader, wanted: TitledOf) -> list[tuple[str, str]]:
+    """One pass over the names of the platform's lanes; only those in scope are folded."""
+    found: dict[str, str] = {}
+    after = ""
+    while page := reader.logs(wanted.prefix, after):
+        for log in page:
+            key = log.removeprefix("lane:")
+            if key != wanted.key and in_scope(wanted.key, wanted.asker, key):
+                found.update(folded(reader, log).titles)
+        after = page[-1]
+    return sorted(found.items(), reverse=True)

@@ -43,6 +43,7 @@ from seriatim.effects import (
     Proceed,
     ReadShown,
     ReleaseCalls,
+    RestartGateway,
     ReturnSlot,
     RunTurn,
     SendPart,
@@ -445,6 +446,10 @@ class SessionActor(PooledActor):
     def _forget_agent(self, permit: Permit | None, effect: ForgetAgent) -> None:
         self._ports.runner.evict(self.key)
 
+    def _restart_gateway(self, permit: Permit | None, effect: RestartGateway) -> None:
+        assert permit is not None
+        self._ports.restart()
+
 
 TICK = Tick()
 _LEAVE: Final[dict[type[Any], Callable[[SessionActor, Permit | None, Any], None]]] = {
@@ -462,6 +467,7 @@ _LEAVE: Final[dict[type[Any], Callable[[SessionActor, Permit | None, Any], None]
     SendPart: SessionActor._send_part,
     DropDelivery: SessionActor._drop_delivery,
     ForgetAgent: SessionActor._forget_agent,
+    RestartGateway: SessionActor._restart_gateway,
     WantSlot: SessionActor._want_slot,
     ReturnSlot: SessionActor._return_slot,
     ReadShown: SessionActor._read_shown,

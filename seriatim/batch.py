@@ -29,7 +29,7 @@ class Rules:
 
     ``freshness_ms``: how old an interrupted turn may be to run again by itself. ``refuse_behind``: a message that the
     store refuses takes those that wait behind it along (they go to a spool, in their order). ``bot_exchanges_max``:
-    messages of bots in a row that are answered.
+    messages of bots in a row that are answered. ``operators``: "platform:id" of each.
     """
 
     collapse: Literal["merge", "replace"] = "merge"
@@ -39,6 +39,7 @@ class Rules:
     attempts_ambiguous_max: int = 3
     refuse_behind: bool = False
     bot_exchanges_max: int = 8
+    operators: frozenset[str] = frozenset()
 
 
 @define

@@ -73,6 +73,21 @@ _TOLD: Final = (
         "names this conversation, or tells its name",
         "A title is one line. The newest titles of a lane are kept.",
     ),
+    Told(
+        "resume",
+        "[NUMBER, TITLE or ID]",
+        "takes an earlier conversation up again, or lists those with a title",
+        "A number means what the last list said. Found are the conversations of this lane and, from a lane of one's "
+        "own, of one's other lanes on the same account; nothing of a direct message is found from a room. All else is "
+        "answered like what doesn't exist. Not while anything runs or waits here or there.",
+    ),
+    Told(
+        "restart",
+        "",
+        "starts the gateway anew",
+        "Running turns may end first; what waits is answered afterwards.",
+        operators=True,
+    ),
     Told("status", "", "tells how things stand", "It reads and changes nothing."),
     Told("help", "[COMMAND]", "tells what there is", "With a command's name it tells more about that one."),
 )

@@ -176,6 +176,11 @@ class ForgetAgent:
 
 
 @value
+class RestartGateway:
+    """An operator wants the gateway drained and started anew."""
+
+
+@value
 class WantSlot:
     """Ask for a turn slot. Internal: leaves nothing."""
 
@@ -209,6 +214,7 @@ Effect = (
     | SendPart
     | DropDelivery
     | ForgetAgent
+    | RestartGateway
     | WantSlot
     | ReturnSlot
     | ReadShown

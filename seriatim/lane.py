@@ -158,6 +158,7 @@ class LaneState:
     ``unreached``: replies given up, for the next turn to tell of. ``drafts``: first claim of a turn without outcome,
     and the platform's id of the message that shows its reply so far. ``bots``: messages of bots in a row, the last at
     ``bots_at`` (epoch ms). ``titles``: session and title, the newest last.
+    ``listed``: the sessions that people saw in the last list, in its order.
     """
 
     key: str
@@ -188,6 +189,7 @@ class LaneState:
     bots: int = 0
     bots_at: int = 0
     titles: tuple[tuple[str, str], ...] = ()
+    listed: tuple[str, ...] = ()
 
     def fork(self) -> LaneState:
         """A private copy; what it shares with this one is immutable."""
@@ -222,8 +224,8 @@ class LaneState:
         )
         if self.session is not None:
             twin.session = self.session.fork()
-        if self.titles:
-            twin.titles = self.titles
+        if self.titles or self.listed:
+            twin.titles, twin.listed = self.titles, self.listed
         return twin
 
 
@@ -496,6 +498,10 @@ def _titled(state: LaneState, data: Data, event: Event) -> None:
     state.titles = (*others, (data["session"], data["title"]))[-TITLES_MAX:]
 
 
+def _listed(state: LaneState, data: Data, event: Event) -> None:
+    state.listed = tuple(data["sessions"])
+
+
 def _released(state: LaneState, data: Data, event: Event) -> None:
     """The next message starts a fresh session."""
     state.bound = state.session = state.suspended_at = state.resume_reason = None
@@ -554,6 +560,7 @@ _LANE_RULES: Final[dict[str, LaneRule]] = {
     "delivery/draft": _draft,
     "route/bound": _bound,
     "route/titled": _titled,
+    "route/listed": _listed,
     "route/suspended": _suspended,
     "route/released": _released,
     "lane/merged": _merged_lanes,

@@ -43,6 +43,9 @@ TITLE_CHARS_MAX: Final = 80
 TITLES_MAX: Final = 50
 """Titles that a lane keeps; the conversations of older ones are still found by their ids."""
 
+RESUME_LISTED_MAX: Final = 10
+"""Conversations that /resume lists."""
+
 PREVIEW_CHARS_MAX: Final = 200
 """What an answer shows of a message that it speaks of."""
 

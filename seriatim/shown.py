@@ -36,7 +36,18 @@ class AcceptedOf:
     ids: tuple[str, ...]
 
 
-Besides = AcceptedOf
+@attrs.frozen
+class TitledOf:
+    """Titled sessions of lanes in the scope of ``asker``, who writes in the lane ``key``: found is a list of ids and
+    titles, the newest first, without the lane's own. ``prefix``: what those lanes' logs begin with.
+    """
+
+    key: str
+    asker: str
+    prefix: str
+
+
+Besides = AcceptedOf | TitledOf
 
 
 @attrs.define(eq=False)

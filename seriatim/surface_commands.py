@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from seriatim import edits
 from seriatim.answering import accept_command, answer_command, say
 from seriatim.batch import Batch
+from seriatim.edits import redo, retry, undo
 from seriatim.effects import Ack, ForgetAgent
 from seriatim.errors import SurfaceHorizonError
 from seriatim.events import Data, Event
@@ -47,10 +47,10 @@ def undo_command(batch: Batch, m: Inbound) -> None:
         say(batch, m, NOTHING_TEXT)
         return
     try:
-        change = edits.undo(shown.surface, count, batch.time)
+        change = undo(shown.surface, count, batch.time)
     except SurfaceHorizonError:
         shown = _whole(batch)
-        change = edits.undo(shown.surface, count, batch.time)
+        change = undo(shown.surface, count, batch.time)
     if not change.events:
         say(batch, m, NOTHING_TEXT)
         return
@@ -68,7 +68,7 @@ def redo_command(batch: Batch, m: Inbound) -> None:
     if refused(batch, m):
         return
     shown = batch.shown()
-    events = () if shown is None else edits.redo(shown.surface, batch.time)
+    events = () if shown is None else redo(shown.surface, batch.time)
     if shown is None or not events:
         say(batch, m, NOTHING_TO_REDO_TEXT)
     else:
@@ -84,7 +84,7 @@ def retry_command(batch: Batch, m: Inbound) -> None:
     if refused(batch, m):
         return
     shown = batch.shown()
-    events = () if shown is None else edits.retry(shown.surface, batch.time)
+    events = () if shown is None else retry(shown.surface, batch.time)
     if shown is None or not events:
         say(batch, m, NOTHING_TO_RETRY_TEXT)
         return

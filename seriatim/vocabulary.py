@@ -354,6 +354,12 @@ _LANE: Final = (
         {"session": "its id", "title": "one line"},
     ),
     EventType(
+        "route/listed",
+        "lane",
+        "People were shown a numbered list of sessions; a number means one of these until the next list.",
+        {"sessions": "their ids, in the order of their numbers"},
+    ),
+    EventType(
         "route/suspended",
         "lane",
         "The next message of a person starts a fresh session.",
