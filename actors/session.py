@@ -19,6 +19,7 @@ from seriatim.actors.persistence import CommitPort
 from seriatim.actors.pooled import PooledActor
 from seriatim.actors.receipts import Receipts
 from seriatim.actors.refs import Ref
+from seriatim.actors.running import RunningTurns
 from seriatim.actors.slots import TurnSlots
 from seriatim.actors.transcript import Transcript
 from seriatim.actors.turns import TurnRunner
@@ -136,6 +137,7 @@ class LanePorts:
     on_error: Callable[[str, BaseException], None]
     channel: Callable[[Target], Channel]
     """The way to a target as of now; one function for all lanes."""
+    running: RunningTurns
     touched: Callable[[str, int], None]
     """Called when a turn starts, with the lane's key and its warm bytes: feeds the cache's order."""
     sources: dict[str, tuple[Data, SessionSource]] = Factory(dict)
@@ -162,7 +164,7 @@ class SessionActor(PooledActor):
         self._over = False
         self._unread: RunTurn | None = None
         """The turn that waits for its history."""
-        self._now = Now(0, ports.fresh_id, ports.session_id, self._take_slot, ports.channel)
+        self._now = Now(0, ports.fresh_id, ports.session_id, self._take_slot, ports.channel, shown=self._shown)
 
     # --- mail in ---------------------------------------------------------------------------------------
 
@@ -189,7 +191,8 @@ class SessionActor(PooledActor):
             self._timer = None
             self._act(self._gate.tick(now))
         elif kind is TurnDelta:
-            pass  # nothing of a reply leaves before its commit; live drafts come with their own ledger
+            # Nothing of a reply leaves before its commit; live drafts come with their own ledger.
+            self._ports.running.says(self.key, message.generation, message.text)
         elif kind is TranscriptRead:
             self._history_read(message)
         elif kind is Passivate:
@@ -201,6 +204,8 @@ class SessionActor(PooledActor):
         else:
             if kind is SlotGranted:
                 self._granted += 1
+            elif kind is StepOffered or kind is ToolFinished:
+                self._ports.running.tells(self.key, message.generation, text=kind is StepOffered and bool(message.text))
             self._act(self._gate.offer(message, now))
 
     def _act(self, out: Out) -> None:
@@ -276,6 +281,7 @@ class SessionActor(PooledActor):
         self._ports.slots.want(self.key, self.own_ref)
 
     def _return_slot(self, permit: Permit | None, effect: ReturnSlot) -> None:
+        self._ports.running.over(self.key)
         self._ports.slots.give_back(self.key)
 
     # --- what leaves -----------------------------------------------------------------------------------
@@ -326,6 +332,7 @@ class SessionActor(PooledActor):
             self._act(self._gate.offer(TurnBroken(effect.number, effect.generation, "no history"), self._now))
 
     def _start_turn(self, effect: RunTurn) -> None:
+        running = self._ports.running
         claims = tuple([self._claim(data, time) for data, time in effect.claims])
         job = TurnJob(
             self.key,
@@ -340,9 +347,14 @@ class SessionActor(PooledActor):
             effect.resumed_from,
             claims[0].id,
             self._shared,
+            self._now.time + running.silence_ms if running.silence_ms else None,
         )
+        running.begin(self.key, effect.number, effect.generation)
         self._ports.touched(self.key, self._transcript.bytes)
         self._ports.runner.start(job, partial(self._ports.post, self.key))
+
+    def _shown(self, generation: int) -> str:
+        return self._ports.running.shown(self.key, generation)
 
     def _claim(self, data: Data, time: int) -> Claim:
         told = data["source"]
@@ -364,9 +376,11 @@ class SessionActor(PooledActor):
 
     def _release_calls(self, permit: Permit | None, effect: ReleaseCalls) -> None:
         assert permit is not None
+        self._ports.running.goes_on(self.key, effect.generation)
         self._ports.runner.release(self.key, effect.generation, effect.calls)
 
     def _proceed(self, permit: Permit | None, effect: Proceed) -> None:
+        self._ports.running.goes_on(self.key, effect.generation)
         self._ports.runner.proceed(self.key, effect.generation, (effect.call_id,))
 
     def _deliver(self, permit: Permit | None, effect: Deliver) -> None:
@@ -402,7 +416,10 @@ _LEAVE: Final[dict[type[Any], Callable[[SessionActor, Permit | None, Any], None]
     ReturnSlot: SessionActor._return_slot,
 }
 # What an ending incarnation still finds in its mailbox and its successor must hear.
-FOR_SUCCESSOR = (Inbound, StepOffered, ToolFinished, TurnEnded, AttemptWanted, PartSettled, PartFailed, PartAbandoned)
+FOR_SUCCESSOR = (
+    *(Inbound, StepOffered, ToolFinished, TurnEnded, TurnBroken),
+    *(AttemptWanted, PartSettled, PartFailed, PartAbandoned),
+)
 
 __all__ = [
     "FOR_SUCCESSOR",

@@ -34,6 +34,11 @@ class Rules:
     freshness_ms: int = 3_600_000
     attempts_ambiguous_max: int = 3
     refuse_behind: bool = False
+    partial: Literal["withhold", "send"] = "withhold"
+
+
+def _nothing_shown(generation: int) -> str:
+    return ""
 
 
 @define
@@ -41,7 +46,8 @@ class Now:
     """What the world brings to a decision; a shell reuses one and sets its time.
 
     ``time``: epoch ms. ``fresh_id`` and ``session_id`` make new ids. ``take_slot`` tries to take a turn
-    slot without waiting. ``channel`` tells about the way to a target. ``draining``: start no turn.
+    slot without waiting. ``channel`` tells about the way to a target. ``draining``: start no turn. ``shown`` tells what
+    the turn of a generation has shown of its answer so far.
     """
 
     time: int
@@ -50,6 +56,7 @@ class Now:
     take_slot: Callable[[], bool]
     channel: Callable[[Target], Channel]
     draining: bool = False
+    shown: Callable[[int], str] = _nothing_shown
 
 
 @define

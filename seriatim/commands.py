@@ -12,7 +12,7 @@ from seriatim.batch import Batch
 from seriatim.effects import Ack, CancelTurn, Finished
 from seriatim.inbox import abandon, accepted_data, end_claims, reply_target
 from seriatim.mail import Inbound
-from seriatim.recovery import close_turn
+from seriatim.recovery import close_turn, with_shown
 
 HELP_TEXT: Final = (
     "{0}new or {0}reset starts a new conversation; {0}stop ends what is running; "
@@ -113,9 +113,13 @@ def _end_running(batch: Batch, why: str) -> None:
     running = batch.state.running
     if running is None:
         return
-    close_turn(batch, "aborted", why)
+    to = reply_target(batch, running.ids[0])
+    shown = close_turn(batch, "aborted", why)
     end_claims(batch, "aborted", None)
-    batch.lane("delivery/none", {"turn": running.turn, "reason": f"aborted: {why}"})
+    if said := with_shown(batch, shown, ""):
+        batch.owe(said, to, running.turn)
+    else:
+        batch.lane("delivery/none", {"turn": running.turn, "reason": f"aborted: {why}"})
     batch.after.append(CancelTurn(running.generation, why))
     batch.return_slot()
 

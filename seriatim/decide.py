@@ -41,7 +41,7 @@ from seriatim.mail import (
     TurnBroken,
 )
 from seriatim.queueing import authority, entry_of, place
-from seriatim.recovery import close_turn, recover, take_up, take_up_all
+from seriatim.recovery import close_turn, recover, take_up, take_up_all, with_shown
 from seriatim.turn import StepOffered, ToolCall, ToolFinished, TurnEnded
 
 FAILED_TEXT: Final = "This message could not be answered: the agent {how}."
@@ -252,11 +252,11 @@ def _turn_ended(batch: Batch, m: TurnEnded) -> None:
     detail = None if m.detail is None else mend_text(m.detail)[0]
     if text is not None and state.session is not None and state.session.open is not None:
         _final_message(batch, m, text, mended)
-    close_turn(batch, m.reason, detail)
+    shown = close_turn(batch, m.reason, detail)
     end_claims(batch, m.reason, text)
     if m.reason in ("failed", "timeout"):
         how = "took too long" if m.reason == "timeout" else "failed"
-        batch.owe(FAILED_TEXT.format(how=how), to, running.turn)
+        batch.owe(with_shown(batch, shown, FAILED_TEXT.format(how=how)), to, running.turn)
     else:
         batch.owe(text or "", to, running.turn, detail or "empty")
     batch.return_slot()
@@ -267,7 +267,7 @@ def _turn_broken(batch: Batch, m: TurnBroken) -> None:
     running = batch.state.running
     if running is not None and running.generation == m.generation:
         batch.after.append(CancelTurn(m.generation, m.detail))
-        _turn_ended(batch, TurnEnded(m.turn, m.generation, "failed", None, detail=m.detail))
+        _turn_ended(batch, TurnEnded(m.turn, m.generation, m.reason, None, detail=m.detail))
 
 
 def _final_message(batch: Batch, m: TurnEnded, text: str, mended: bool) -> None:
