@@ -25,7 +25,7 @@ from seriatim.actors.dispatch import PoolDispatcher
 from seriatim.actors.pooled import PooledActor
 from seriatim.actors.supervisor import PassivateLane
 from seriatim.actors.system import ActorSystem
-from seriatim.gateway import GC_THRESHOLD
+from seriatim.mainloop import GC_THRESHOLD
 from seriatim.testing.clock import VirtualClock
 
 

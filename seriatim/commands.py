@@ -13,6 +13,7 @@ from seriatim.effects import Ack, CancelTurn, Finished
 from seriatim.inbox import abandon, accepted_data, end_claims, reply_target
 from seriatim.mail import Inbound
 from seriatim.recovery import close_turn, with_shown
+from seriatim.wakes import leave_session, promote_wake
 
 HELP_TEXT: Final = (
     "{0}new or {0}reset starts a new conversation; {0}stop ends what is running; "
@@ -44,6 +45,7 @@ def _new(batch: Batch, m: Inbound) -> None:
     _accept(batch, m)
     _end_running(batch, "new")
     _drop_where(batch, lambda kind: kind != "wake", "reset")
+    leave_session(batch)
     batch.bind_new(m.command, "fresh")
     _answer(batch, m, NEW_TEXT)
 
@@ -62,6 +64,7 @@ def _stop(batch: Batch, m: Inbound) -> None:
         batch.lane("resume/cleared", {})
     if waited:
         _drop(batch, state.queue[0].ids, "stop")
+        promote_wake(batch)
     suspend = ran and batch.rules.stop_suspends
     if suspend:
         batch.lane("route/suspended", {"reason": "stop"})

@@ -40,9 +40,10 @@ from seriatim.mail import (
     SlotGranted,
     TurnBroken,
 )
-from seriatim.queueing import authority, entry_of, place
+from seriatim.queueing import authority, entry_of, place, turns_before
 from seriatim.recovery import close_turn, recover, take_up, take_up_all, with_shown
 from seriatim.turn import StepOffered, ToolCall, ToolFinished, TurnEnded
+from seriatim.wakes import drop_left, refuse_pin
 
 FAILED_TEXT: Final = "This message could not be answered: the agent {how}."
 """Neutral on purpose: an error's own text may hold what is nobody's business in a chat."""
@@ -84,6 +85,8 @@ def _inbound(batch: Batch, m: Inbound) -> None:
 def _accept(batch: Batch, m: Inbound, kind: str) -> None:
     state = batch.state
     data = accepted_data(m, kind)
+    if kind == "wake" and refuse_pin(batch, data):
+        return
     if state.session is None:
         batch.bind_new("first")
     where = place(state.queue, entry_of(data), batch.rules.collapse)
@@ -95,8 +98,8 @@ def _accept(batch: Batch, m: Inbound, kind: str) -> None:
     data["place"] = where
     batch.lane("inbox/accepted", data)
     assert state.bound is not None
-    depth = len(state.queue) if state.running is not None else len(state.queue) - 1
-    batch.after.append(Ack(m.id, "merged" if where == "join" else "accepted", state.bound, depth))
+    before = turns_before(state.queue, m.id, state.running is not None)
+    batch.after.append(Ack(m.id, "merged" if where == "join" else "accepted", state.bound, before))
     start_next(batch)
 
 
@@ -108,6 +111,8 @@ def start_next(batch: Batch) -> None:
     state = batch.state
     if state.running is not None or not (state.queue or state.interrupted) or batch.now.draining:
         return
+    if state.interrupted or state.queue[0].kind == "wake":
+        drop_left(batch)
     claim = _next_claim(batch)
     if claim is not None and batch.take_slot():
         _start(batch, *claim)

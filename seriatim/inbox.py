@@ -27,6 +27,10 @@ def accepted_data(m: Inbound, kind: str, place: str = "none") -> Data:
         data["receivedAt"] = event.received_at
     if m.by_receipt:
         data["door"] = "receipt"
+    if event.wake_session_id is not None:
+        data["wakeSession"] = event.wake_session_id
+    if event.wake_kind:
+        data["wakeKind"] = event.wake_kind
     if m.command:
         data["command"] = mend_text(m.command)[0]
     return data

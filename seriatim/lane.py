@@ -17,6 +17,7 @@ from seriatim.commits import Hot
 from seriatim.errors import FormatUnsupportedError
 from seriatim.events import Data, Event, LogId, lane_log, session_log
 from seriatim.model import Target
+from seriatim.queue_folds import edited, moved
 from seriatim.queueing import Entry, entry_of, join_target
 
 if TYPE_CHECKING:
@@ -392,6 +393,8 @@ _LANE_RULES: Final[dict[str, LaneRule]] = {
     "inbox/merged": _merged,
     "inbox/dropped": _dropped,
     "inbox/interrupted": _interrupted,
+    "inbox/edited": edited,
+    "queue/moved": moved,
     "delivery/owed": _owed,
     "delivery/none": _nothing,
     "delivery/attempt": _attempt,
@@ -462,4 +465,5 @@ _SESSION_RULES: Final[dict[str, SessionRule]] = {
     "request/header": _nothing,
     "request/context": _nothing,
     "todo/write": _nothing,
+    "wake/notice": _nothing,
 }

@@ -167,8 +167,9 @@ class MessageEvent:
     ``account``: which of the host's bot accounts received it. ``message_id``: the platform's id of the
     message; with it, a redelivery is recognised for ever. ``received_at``: epoch ms at which the
     platform had it, kept with the message; None when it didn't say.
-    ``internal``: made by the host itself (a wake), not by a person. Lone surrogates in ``text`` are
-    replaced and the stored event says so (``text_mended``).
+    ``internal``: made by the host itself (a wake), not by a person. ``wake_session_id``: the session that it is for;
+    where the lane has left that one, it doesn't run. ``wake_kind``: what it is about, in a word of the host's. Lone
+    surrogates in ``text`` are replaced and the stored event says so (``mended``).
     """
 
     text: str
@@ -178,6 +179,8 @@ class MessageEvent:
     reply_to_id: str | None = None
     internal: bool = False
     received_at: int | None = None
+    wake_session_id: str | None = None
+    wake_kind: str = ""
 
     def __attrs_post_init__(self) -> None:
         if type(self.text) is not str:
@@ -192,6 +195,11 @@ class MessageEvent:
             _check_id("message_id", self.message_id)
         if self.reply_to_id is not None:
             _check_id("reply_to_id", self.reply_to_id)
+        if self.wake_session_id is not None or self.wake_kind:
+            if not self.internal:
+                raise InvalidInputError("wake_session_id", "only an internal event is a wake")
+            _check_id("wake_session_id", self.wake_session_id or "")
+            _check_id("wake_kind", self.wake_kind)
         at = self.received_at
         if at is not None and (type(at) is not int or not 0 <= at <= SAFE_INTEGER_MAX):
             raise InvalidInputError("received_at", "epoch milliseconds are needed")

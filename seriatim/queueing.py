@@ -63,6 +63,14 @@ def join_target(queue: list[Entry], entry: Entry) -> int:
     return -2
 
 
+def turns_before(queue: list[Entry], inbox_id: str, running: bool) -> int:
+    """How many turns come before that of a waiting message: the running one, and an entry each."""
+    at = len(queue) - 1
+    while at > 0 and inbox_id not in queue[at].ids:  # it came last, so it stands at the back but for a few
+        at -= 1
+    return at + running
+
+
 def fits(held: Entry, entry: Entry) -> bool:
     """Whether a turn may claim both: its commit has bounds, so a merged entry has them too."""
     return len(held.ids) + len(entry.ids) <= COMMIT_MESSAGES_MAX and held.size + entry.size <= COMMIT_BYTES_MAX

@@ -160,6 +160,12 @@ _SESSION: Final = (
         {"provider": "its name", "model": "its name", "contextWindow?": "tokens"},
     ),
     EventType("todo/write", "session", "The agent's list, whole; the last one counts. Imported logs only.", {}),
+    EventType(
+        "wake/notice",
+        "session",
+        "What a wake had to say that came too late to run: the conversation was left.",
+        {"id": _INBOX_ID, "text": "the wake's", "kind?": "what it was about, in the host's word"},
+    ),
 )
 
 _LANE: Final = (
@@ -179,6 +185,8 @@ _LANE: Final = (
             "receivedAt?": "when the platform had it, epoch ms",
             "door?": "receipt: the host takes the answer from the receipt, nothing is owed",
             "command?": "its name, without prefix",
+            "wakeSession?": "the session that a wake is for; it runs in no other",
+            "wakeKind?": "what a wake is about, in the host's word",
             "mended?": "true: the text held what JSON can't carry, now U+FFFD",
         },
     ),
@@ -215,13 +223,29 @@ _LANE: Final = (
         "inbox/dropped",
         "lane",
         "The messages' outcome: they get no answer.",
-        {"ids": "the messages", "reason": "superseded, reset, stop, interrupted, …"},
+        {
+            "ids": "the messages",
+            "reason": "superseded, reset, stop, interrupted, session_left, cancelled, expired, cleared, …",
+            "notice?": "what a wake had to say whose session was left",
+        },
     ),
     EventType(
         "inbox/interrupted",
         "lane",
         "The running turn ended with its process; its messages wait again.",
         {"ids": "its messages", "generation": "the turn's"},
+    ),
+    EventType(
+        "inbox/edited",
+        "lane",
+        "A waiting message says something else; it keeps its place.",
+        {"id": _INBOX_ID, "text": "what it says from here on"},
+    ),
+    EventType(
+        "queue/moved",
+        "lane",
+        "The entry that holds a message stands elsewhere in the queue.",
+        {"id": _INBOX_ID, "to": "where, once it is taken out: 0 is the slot"},
     ),
     EventType(
         "delivery/owed",

@@ -164,10 +164,10 @@ class Bench:
         self.drain()
         return inbox_id
 
-    def wake(self, text: str = "wake") -> str:
-        """The host has something to say."""
+    def wake(self, text: str = "wake", *, session: str | None = None) -> str:
+        """The host has something to say; ``session``: what it is pinned to."""
         inbox_id = self.fresh("w")
-        event = MessageEvent(text, SessionSource("sim", "chat"), internal=True)
+        event = MessageEvent(text, SessionSource("sim", "chat"), internal=True, wake_session_id=session)
         self.tell(Inbound(inbox_id, "", event, len(text)))
         return inbox_id
 

@@ -218,7 +218,7 @@ def test_wakes_survive_new() -> None:
 
 
 def test_stop_ends_the_turn_and_drops_the_slot_only() -> None:
-    """/stop: the turn is aborted{user}, the human follow-up in the slot dropped, /queue items and wakes run."""
+    """/stop: the turn is aborted{user}, the slot's follow-up dropped; a wake takes its place, /queue items run."""
     bench = Bench()
     running, follow, item = bench.said("a"), bench.said("b"), bench.said("/queue c")
     wake = bench.wake()
@@ -226,9 +226,9 @@ def test_stop_ends_the_turn_and_drops_the_slot_only() -> None:
     bench.said("/stop")
     assert (bench.outcome(running), bench.outcome(follow)) == ("answered", "dropped (stop)")
     assert [cancel.generation for cancel in bench.all(CancelTurn)] == [1]
-    assert claims(bench)[-1] == [item]
-    bench.answer()
     assert claims(bench)[-1] == [wake]
+    bench.answer()
+    assert claims(bench)[-1] == [item]
     assert {run.session for run in bench.all(RunTurn)} == {session}
 
 

@@ -17,7 +17,7 @@ import pytest
 from seriatim import Gateway, GatewayConfig, Turn
 from seriatim.config import StopConfig
 from seriatim.errors import StopOverdueError
-from seriatim.gateway import EXIT_OVERDUE
+from seriatim.stopping import EXIT_OVERDUE
 from seriatim.storage.audit import audit
 from seriatim.storage.sqlite_reader import SqliteReader
 from seriatim.testing.fake_platform import FakePlatform
@@ -198,7 +198,7 @@ def test_an_adapter_that_ignores_its_end_is_left_behind(tmp_path: Path, monkeypa
         ended.set()
         return clean
 
-    monkeypatch.setattr("seriatim.gateway.SETTLE_S_MAX", 0.05)
+    monkeypatch.setattr("seriatim.stopping.SETTLE_S_MAX", 0.05)
     assert asyncio.run(main()) is True
     assert [(where, type(error)) for where, error in errors] == [("seriatim fake", TimeoutError)]
 
@@ -223,7 +223,7 @@ def test_an_embedded_gateway_tells_its_host_that_the_stop_is_stuck(
     gateway = Gateway(
         answer, home=tmp_path, config=config, adapters=[platform], on_error=lambda where, error: errors.append(error)
     )
-    monkeypatch.setattr("seriatim.gateway.SETTLE_S_MAX", 0.1)
+    monkeypatch.setattr("seriatim.stopping.SETTLE_S_MAX", 0.1)
     with pytest.raises(StopOverdueError), gateway.started():
         assert blocked.wait(WAIT_S_MAX)
     while not errors:

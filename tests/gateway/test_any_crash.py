@@ -111,7 +111,7 @@ def test_any_actor_may_die_at_any_message(
     is answered, in order, and a reply that comes twice says so (B140).
     """
     monkeypatch.setattr("seriatim.actors.supervisor.RESTART_MS", (0,))
-    monkeypatch.setattr("seriatim.gateway.SETTLE_S_MAX", 0.1)
+    monkeypatch.setattr("seriatim.stopping.SETTLE_S_MAX", 0.1)
     total = messages_of(actor_class, tmp_path / "dry")
     assert total > 0
     for sample in range(SAMPLES):

@@ -84,6 +84,37 @@ def test_a_drain_that_is_no_time_is_refused(tmp_path: Path, drain_s: float) -> N
     assert run(main()) == "answered"
 
 
+def test_a_block_that_is_cancelled_again_is_left_when_the_stop_has_ended(tmp_path: Path) -> None:
+    """The second cancelling ends the drain, not the stop: the home is free behind it."""
+    begun = asyncio.Event()
+
+    async def long(turn: Any) -> str:
+        begun.set()
+        await asyncio.Event().wait()
+        return ""
+
+    async def main() -> tuple[bool, str]:
+        gateway = Gateway(long, home=tmp_path, config=GatewayConfig(stop=StopConfig(drain_s=1e6)))
+
+        async def host() -> None:
+            async with gateway:
+                await gateway.accept(event("hi"))
+                await asyncio.Event().wait()
+
+        hosting = asyncio.create_task(host())
+        await begun.wait()
+        hosting.cancel()
+        await until(lambda: gateway.health()["state"] == "stopping")
+        hosting.cancel()
+        await asyncio.wait({hosting})
+        state = gateway.health()["state"]
+        async with bot(echo, tmp_path) as it:
+            await it.at_rest()
+        return hosting.cancelled(), state
+
+    assert run(main()) == (True, "stopped")
+
+
 def test_a_stop_from_another_loop_is_refused(tmp_path: Path) -> None:
     """With an error that says so; the gateway goes on and can still be stopped."""
 
@@ -204,7 +235,7 @@ def test_an_adapter_is_started_again_whatever_it_raises(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException
 ) -> None:
     """Reported, and up again after its wait."""
-    monkeypatch.setattr("seriatim.gateway.ADAPTER_RETRY_S", (0.0,))
+    monkeypatch.setattr("seriatim.opening.ADAPTER_RETRY_S", (0.0,))
 
     async def fail() -> None:
         raise error
@@ -223,7 +254,7 @@ def test_an_adapter_is_started_again_whatever_it_raises(
 
 def test_an_adapter_whose_clean_up_raises_is_not_started_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """At a stop it was told to end and has, with an error: reported, and that is all."""
-    monkeypatch.setattr("seriatim.gateway.ADAPTER_RETRY_S", (0.0,))
+    monkeypatch.setattr("seriatim.opening.ADAPTER_RETRY_S", (0.0,))
     up = asyncio.Event()
 
     async def clean_up_badly() -> None:
@@ -244,7 +275,7 @@ def test_an_adapter_whose_clean_up_raises_is_not_started_again(tmp_path: Path, m
 
 def test_a_reporter_that_raises_costs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """on_error itself is broken: the adapter is started again all the same, and the stop comes to its end."""
-    monkeypatch.setattr("seriatim.gateway.ADAPTER_RETRY_S", (0.0,))
+    monkeypatch.setattr("seriatim.opening.ADAPTER_RETRY_S", (0.0,))
 
     def report(where: str, error: BaseException) -> None:
         raise RuntimeError("no reporter either")

@@ -121,7 +121,7 @@ def test_an_adapter_that_raises_anything_in_run_is_started_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
 ) -> None:
     """run() that raises, cancels itself or exits is reported and begun again; the others are served (B141)."""
-    monkeypatch.setattr("seriatim.gateway.ADAPTER_RETRY_S", (0.0,))
+    monkeypatch.setattr("seriatim.opening.ADAPTER_RETRY_S", (0.0,))
 
     class Flapping(FakePlatform):
         starts = 0

@@ -13,7 +13,9 @@ import attrs
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = "seriatim"
 NOT_INSTALLED = frozenset({"tests", "benchmarks"})
-COMPOSITION_ROOT = frozenset({"__init__", "__main__", "cli", "configfile", "gateway"})
+COMPOSITION_ROOT = frozenset(
+    {"__init__", "__main__", "cli", "configfile", "gateway", "mainloop", "opening", "stopping"}
+)
 """The modules of ``seriatim/`` that may know every layer, since they put them together."""
 
 

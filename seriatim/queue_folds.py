@@ -1,0 +1,35 @@
+"""How the queue's own events change a lane: rules of the fold, like those of ``seriatim.lane``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from seriatim.events import Data, Event
+
+if TYPE_CHECKING:
+    from seriatim.lane import LaneState
+
+
+def moved(state: LaneState, data: Data, event: Event) -> None:
+    """``queue/moved``: the entry that holds a message stands elsewhere."""
+    for at, entry in enumerate(state.queue):
+        if data["id"] in entry.ids:
+            del state.queue[at]
+            state.queue.insert(data["to"], entry)
+            return
+
+
+def edited(state: LaneState, data: Data, event: Event) -> None:
+    """``inbox/edited``: a waiting message says something else; its place is its own."""
+    inbox_id = data["id"]
+    held = state.waiting.get(inbox_id)
+    if held is None:
+        return
+    text = data["text"]
+    more = len(text) - len(held.data["text"])
+    state.waiting[inbox_id] = attrs.evolve(held, data={**held.data, "text": text})
+    for at, entry in enumerate(state.queue):
+        if inbox_id in entry.ids:
+            state.queue[at] = attrs.evolve(entry, size=entry.size + more)
