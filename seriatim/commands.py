@@ -9,10 +9,10 @@ from collections.abc import Callable
 from typing import Final
 
 from seriatim.batch import Batch
-from seriatim.effects import Ack, CancelTurn, Finished
-from seriatim.inbox import abandon, accepted_data, end_claims, reply_target
+from seriatim.breaking import end_running
+from seriatim.effects import Ack, Finished
+from seriatim.inbox import abandon, accepted_data, reply_target
 from seriatim.mail import Inbound
-from seriatim.recovery import close_turn, with_shown
 from seriatim.wakes import leave_session, promote_wake
 
 HELP_TEXT: Final = (
@@ -43,7 +43,7 @@ def parse_command(text: str, prefix: str) -> tuple[str, str] | None:
 
 def _new(batch: Batch, m: Inbound) -> None:
     _accept(batch, m)
-    _end_running(batch, "new")
+    end_running(batch, "new")
     _drop_where(batch, lambda kind: kind != "wake", "reset")
     leave_session(batch)
     batch.bind_new(m.command, "fresh")
@@ -57,7 +57,7 @@ def _stop(batch: Batch, m: Inbound) -> None:
     waited = bool(state.queue) and state.queue[0].kind == "human"
     if not ran:
         _abandon_unsent(batch)
-    _end_running(batch, "user")
+    end_running(batch, "user")
     for held in state.interrupted:
         _drop(batch, held.ids, "stop")
     if state.resume_reason is not None:
@@ -110,21 +110,6 @@ def _answer(batch: Batch, m: Inbound, text: str) -> None:
     batch.after.append(Ack(m.id, "accepted", batch.state.bound or "", 0))
     batch.after.append(Finished(m.id, "answered", text, "completed"))
     batch.owe(text, to)
-
-
-def _end_running(batch: Batch, why: str) -> None:
-    running = batch.state.running
-    if running is None:
-        return
-    to = reply_target(batch, running.ids[0])
-    shown = close_turn(batch, "aborted", why)
-    end_claims(batch, "aborted", None)
-    if said := with_shown(batch, shown, ""):
-        batch.owe(said, to, running.turn)
-    else:
-        batch.lane("delivery/none", {"turn": running.turn, "reason": f"aborted: {why}"})
-    batch.after.append(CancelTurn(running.generation, why))
-    batch.return_slot()
 
 
 def _drop_where(batch: Batch, chosen: Callable[[str], bool], reason: str) -> None:
