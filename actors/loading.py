@@ -11,12 +11,13 @@ from seriatim.actors.persistence import Keep
 from seriatim.actors.pooled import PooledActor
 from seriatim.actors.receipts import End
 from seriatim.actors.refs import Ref
-from seriatim.actors.surfaces import read_messages
+from seriatim.actors.surfaces import read_messages, read_shown
 from seriatim.actors.transcript import Transcript
 from seriatim.actors.upkeep import Bookmarks
 from seriatim.errors import LogCompactedError
 from seriatim.events import Event, LogId, lane_log, session_log
 from seriatim.lane import LaneState, SessionPart, apply_lane, apply_session
+from seriatim.shown import Loaded
 from seriatim.snapshots import STATE_VERSION, lane_from_snapshot, session_from_snapshot
 from seriatim.storage.checkpoints import read_whole
 from seriatim.storage.contract import Checkpoint, StoreReader
@@ -76,6 +77,15 @@ class TranscriptRead:
     error: BaseException | None = None
 
 
+@frozen
+class ReadSession:
+    """Read what a session shows, for a rule that waits for it. Answered by Loaded."""
+
+    session: str
+    whole: bool
+    reply_to: Ref[Any]
+
+
 class LaneReader(PooledActor):
     """Reads lanes and transcripts. Runs on a dispatcher of one worker; ``open_reader`` is called on its thread.
 
@@ -89,11 +99,13 @@ class LaneReader(PooledActor):
         self._writer = writer
         self._reader: StoreReader | None = None
 
-    def on_receive(self, message: ReadLane | ReadTranscript) -> None:
+    def on_receive(self, message: ReadLane | ReadTranscript | ReadSession) -> None:
         """Read, fold and answer; what can't be read is answered, never raised."""
-        answer: LaneRead | LaneUnreadable | TranscriptRead
+        answer: LaneRead | LaneUnreadable | TranscriptRead | Loaded
         if type(message) is ReadTranscript:
             answer = self._read_transcript(message)
+        elif type(message) is ReadSession:
+            answer = self._read_session(message.session, message.whole)
         else:
             assert type(message) is ReadLane
             try:
@@ -121,6 +133,12 @@ class LaneReader(PooledActor):
         if snapshot is not None:
             self._writer.signal(Keep((snapshot,)))
         return TranscriptRead(session, upto, messages)
+
+    def _read_session(self, session: str, whole: bool) -> Loaded:
+        try:
+            return Loaded(session, whole, read_shown(self._opened(), session, whole=whole))
+        except Exception as error:
+            return Loaded(session, whole, None, error)
 
 
 def read_lane(reader: StoreReader, message: ReadLane) -> LaneRead:

@@ -14,7 +14,7 @@ from attrs import Factory, frozen
 
 from seriatim.actors.clockwork import signal_later
 from seriatim.actors.delivery import Deliveries
-from seriatim.actors.loading import LaneReader, ReadTranscript, TranscriptRead
+from seriatim.actors.loading import LaneReader, ReadSession, ReadTranscript, TranscriptRead
 from seriatim.actors.persistence import CommitPort
 from seriatim.actors.pooled import PooledActor
 from seriatim.actors.receipts import Receipts
@@ -38,6 +38,7 @@ from seriatim.effects import (
     Owes,
     Permit,
     Proceed,
+    ReadShown,
     ReleaseCalls,
     ReturnSlot,
     RunTurn,
@@ -50,6 +51,7 @@ from seriatim.limits import KEYS_REMEMBERED_MAX
 from seriatim.mail import AttemptWanted, Inbound, PartAbandoned, PartFailed, PartSettled, SlotGranted, TurnBroken
 from seriatim.model import SessionSource, Target
 from seriatim.outbox import Channel
+from seriatim.shown import Loaded
 from seriatim.turn import Claim, StepOffered, ToolFinished, TurnDelta, TurnEnded, TurnJob
 
 
@@ -195,6 +197,8 @@ class SessionActor(PooledActor):
             self._ports.running.says(self.key, message.generation, message.text)
         elif kind is TranscriptRead:
             self._history_read(message)
+        elif kind is Loaded:
+            self._act(self._gate.read(message, now))
         elif kind is Passivate:
             self._passivate(message)
         elif kind is Flush:
@@ -283,6 +287,9 @@ class SessionActor(PooledActor):
     def _return_slot(self, permit: Permit | None, effect: ReturnSlot) -> None:
         self._ports.running.over(self.key)
         self._ports.slots.give_back(self.key)
+
+    def _read_shown(self, permit: Permit | None, effect: ReadShown) -> None:
+        self._ports.reader.tell(ReadSession(effect.session, effect.whole, self.own_ref))
 
     # --- what leaves -----------------------------------------------------------------------------------
 
@@ -414,6 +421,7 @@ _LEAVE: Final[dict[type[Any], Callable[[SessionActor, Permit | None, Any], None]
     DropDelivery: SessionActor._drop_delivery,
     WantSlot: SessionActor._want_slot,
     ReturnSlot: SessionActor._return_slot,
+    ReadShown: SessionActor._read_shown,
 }
 # What an ending incarnation still finds in its mailbox and its successor must hear.
 FOR_SUCCESSOR = (

@@ -9,8 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from seriatim.errors import CorruptionError, SurfaceError
-from seriatim.events import Event, LogId
+from seriatim.events import Event, LogId, session_log
+from seriatim.lane import SessionPart, apply_session
 from seriatim.limits import CHECKPOINT_EVENTS, SURFACE_SKIP_EVENTS, SURFACE_TURNS_KEPT
+from seriatim.shown import Shown
+from seriatim.snapshots import STATE_VERSION, session_from_snapshot
 from seriatim.storage.contract import Checkpoint, StoreReader
 from seriatim.surface import Surface, fold, model_context
 from seriatim.surface_json import SNAPSHOT_VERSION, surface_from_json, surface_to_json
@@ -33,6 +36,36 @@ def read_messages(reader: StoreReader, log: LogId, upto: int) -> tuple[tuple[Eve
     # The snapshot grows with what is shown: one each time that the log has grown by a quarter keeps the sum linear.
     due = upto - at >= max(CHECKPOINT_EVENTS, at // 4)
     return messages, _snapshot(log, upto, surface) if due else None
+
+
+def read_shown(reader: StoreReader, session_id: str, *, whole: bool = False) -> Shown | None:
+    """A session up to its head, for a rule that needs it; None when there is none. ``whole``: from its first event.
+
+    Raises what ``StoreReader.read`` raises, and SurfaceError for a log that makes no sense.
+    """
+    log = session_log(session_id)
+    info = reader.info(log)
+    if info is None:
+        return None
+    if whole:
+        events = reader.read(log)
+        surface, known = fold(events), {event.seq: event for event in events}
+    else:
+        surface, known = _surface(reader, log, info.head, reader.checkpoint(log, "surface"))
+        for first, count in _runs([seq for seq in surface.seqs() if seq not in known]):
+            known.update((event.seq, event) for event in reader.read(log, first, count))
+    part = _part(reader, session_id, surface.head)
+    return Shown(session_id, part, surface, known, info.lane, info.header.get("createdAt", 0), whole)
+
+
+def _part(reader: StoreReader, session_id: str, upto: int) -> SessionPart:
+    log = session_log(session_id)
+    kept = reader.checkpoint(log, "state")
+    usable = kept is not None and kept.version == STATE_VERSION and kept.seq <= upto
+    part = session_from_snapshot(kept.data) if kept is not None and usable else SessionPart(session_id)
+    for event in reader.read(log, part.head, upto - part.head):
+        apply_session(part, event)
+    return part
 
 
 def _surface(reader: StoreReader, log: LogId, upto: int, kept: Checkpoint | None) -> tuple[Surface, dict[int, Event]]:

@@ -87,7 +87,7 @@ class Transcript:
         """Add what a durable commit tells of the lane's session."""
         for event in commit.parts[0].events:
             if event.type == "route/bound":
-                self.begin(event.data["session"])
+                self.begin(event.data["session"], missing=event.data.get("head", 0))
         for part in commit.parts:
             if part.log == self._log:
                 self.extend(part.events)

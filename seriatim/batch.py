@@ -7,17 +7,20 @@ a test holds equal to the fold of the drafts.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Literal
 
 from attrs import Factory, define, frozen
 
 from seriatim.commits import Binding, Commit, Part
 from seriatim.effects import Deliver, Effect, ReturnSlot, WantSlot
-from seriatim.events import FORMAT_VERSION, Data, Event, LogId, session_log
+from seriatim.errors import HeadMismatchError
+from seriatim.events import FORMAT_VERSION, Data, Event, LogId, lane_log, session_log, weight
 from seriatim.lane import LaneState, SessionPart, apply_lane, apply_session, hot
 from seriatim.model import Target
 from seriatim.outbox import Channel, split
+from seriatim.shown import Loaded, Shown, Wanted
+from seriatim.surface import Surface
 
 
 @frozen
@@ -70,13 +73,16 @@ class Batch:
     """One commit in the making. Used by the rules; made and closed by the gate."""
 
     __slots__ = (
+        "_others",
         "_part",
         "_session_events",
         "after",
+        "bindings",
         "internal",
         "keys",
         "lane_events",
         "lane_head",
+        "loaded",
         "now",
         "rules",
         "sessions",
@@ -87,8 +93,9 @@ class Batch:
         "wants_slot",
     )
 
-    def __init__(self, state: LaneState, rules: Rules, now: Now) -> None:
+    def __init__(self, state: LaneState, rules: Rules, now: Now, loaded: Loaded | None = None) -> None:
         self.state = state
+        self.loaded = loaded
         self.rules = rules
         self.now = now
         self.time = now.time
@@ -101,8 +108,10 @@ class Batch:
         self.size = 0
         self.slots_taken = 0
         self.wants_slot = False
+        self.bindings: tuple[Binding, ...] = ()
         self._part: SessionPart | None = None
         self._session_events: list[Event] = []
+        self._others: dict[str, SessionPart] | None = None
 
     # --- drafts ----------------------------------------------------------------------------------------
 
@@ -121,6 +130,19 @@ class Batch:
         event = Event(event_type, part.head, self.time, data, False, sources)  # type: ignore[union-attr]
         self._session_events.append(event)
         apply_session(part, event)  # type: ignore[arg-type]
+
+    def append(self, part: SessionPart, events: Iterable[Event]) -> None:
+        """Draft events that were numbered from ``part``'s head, as ``seriatim.edits`` makes them.
+
+        ``part``: of what ``shown`` gave, or the bound session's.
+        """
+        if part is not self._part:
+            self._open(part)
+        for event in events:
+            assert event.seq == part.head, "made for another head"
+            self.size += weight(event.data)
+            self._session_events.append(event)
+            apply_session(part, event)
 
     def _open(self, part: SessionPart | None) -> None:
         """Draft what follows for ``part``'s log."""
@@ -147,6 +169,64 @@ class Batch:
         bound = self.state.session
         assert bound is not None
         return bound
+
+    def bind_known(self, shown: Shown, reason: str, **facts: Any) -> SessionPart:
+        """Draft that the lane goes on with a session that exists; the one before keeps its log.
+
+        It must be this lane's, or no lane's. ``facts``: further data of the event.
+        """
+        data: Data = {"session": shown.session, "reason": reason, "head": shown.part.head}
+        data["createdAt"] = shown.created_at
+        if self.state.bound is not None:
+            data["previous"] = self.state.bound
+        data.update(facts)
+        self.lane("route/bound", data)
+        self.state.session = shown.part
+        if shown.lane is None:
+            lane = lane_log(self.state.key)
+            self.bindings += (Binding(session_log(shown.session), None, lane),)
+        return shown.part
+
+    def shown(self, session_id: str | None = None, *, whole: bool = False) -> Shown | None:
+        """What a session (None: the bound one) shows, with all that this batch has drafted; None: no such session.
+
+        Ask before anything is drafted: raises Wanted where it isn't loaded, and the gate decides the message again.
+        ``whole``: fold it from its first event, for what a snapshot doesn't reach (SurfaceHorizonError). Raises what
+        the reading raised.
+        """
+        bound = self.state.session
+        if session_id is None:
+            if bound is None:
+                return None
+            session_id = bound.id
+        draft = self.sessions.get(session_id)
+        if draft is not None and draft.header is not None:
+            assert bound is not None
+            found = Shown(session_id, bound, Surface(), {}, lane_log(self.state.key), draft.header["createdAt"], True)
+        else:
+            loaded = self.loaded
+            if loaded is None or loaded.session != session_id or (whole and not loaded.whole):
+                raise Wanted(session_id, whole)
+            if loaded.error is not None:
+                raise loaded.error
+            if loaded.shown is None:
+                return None
+            found = loaded.shown.fork()
+            found.part = self._part_of(found)
+        if draft is not None:
+            found.extend(draft.events)
+        if found.surface.head != found.part.head:
+            raise HeadMismatchError(session_log(session_id), found.part.head, found.surface.head)
+        return found
+
+    def _part_of(self, shown: Shown) -> SessionPart:
+        """The one copy of a session's part that this batch drafts on."""
+        bound = self.state.session
+        if bound is not None and bound.id == shown.session:
+            return bound
+        if self._others is None:
+            self._others = {}
+        return self._others.setdefault(shown.session, shown.part)
 
     def owe(self, text: str, to: Target | None, turn: int = 0, why_none: str = "empty") -> bool:
         """Draft the debt of ``text`` to ``to``; False (and its record) when there is nothing to send.
@@ -210,7 +290,7 @@ class Batch:
             if not self.lane_head:
                 header = {"version": FORMAT_VERSION, "id": self.state.key, "createdAt": self.now.time}
             parts.append(Part(lane, self.lane_head, tuple(self.lane_events), hot(self.state), header))
-        bindings: list[Binding] = []
+        bindings: list[Binding] = list(self.bindings)
         for session_id, draft in self.sessions.items():
             log = session_log(session_id)
             parts.append(Part(log, draft.expected_head, tuple(draft.events), None, draft.header))

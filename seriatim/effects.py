@@ -160,6 +160,14 @@ class ReturnSlot:
     """The turn that held a slot is over. Internal."""
 
 
+@value
+class ReadShown:
+    """Read what a session shows, off the actor, and give it to the gate. Internal."""
+
+    session: str
+    whole: bool
+
+
 Effect = (
     Ack
     | Nack
@@ -175,4 +183,5 @@ Effect = (
     | DropDelivery
     | WantSlot
     | ReturnSlot
+    | ReadShown
 )

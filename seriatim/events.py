@@ -155,3 +155,15 @@ def _check_text(event_type: str, path: str, text: str) -> None:
             text.encode("utf-8")
         except UnicodeEncodeError:
             raise LosslessJsonError(event_type, path, "text holds a lone surrogate") from None
+
+
+def weight(content: Any, depth: int = 0) -> int:
+    """Roughly the bytes of ``content``, any JSON; the store has the exact bound."""
+    if type(content) is str:
+        return len(content)
+    if depth < DEPTH_MAX:
+        if type(content) is dict:
+            return sum(weight(key) + weight(inner, depth + 1) for key, inner in content.items())
+        if type(content) is list:
+            return sum(weight(inner, depth + 1) for inner in content)
+    return 8

@@ -14,7 +14,7 @@ from attrs import Factory, define
 from seriatim.batch import Batch, Now, Rules
 from seriatim.commits import Commit, Durable, Outcome, Refused, Unknown
 from seriatim.decide import decide
-from seriatim.effects import AckDuplicate, Effect, Nack, Permit
+from seriatim.effects import AckDuplicate, Effect, Nack, Permit, ReadShown
 from seriatim.errors import (
     BindingMismatchError,
     CommitTooLargeError,
@@ -23,7 +23,7 @@ from seriatim.errors import (
     OwnershipLostError,
     SeriatimError,
 )
-from seriatim.events import DEPTH_MAX, lane_log
+from seriatim.events import lane_log, weight
 from seriatim.lane import LaneState
 from seriatim.limits import (
     COMMIT_BYTES_MAX,
@@ -45,6 +45,7 @@ from seriatim.mail import (
     SlotGranted,
     TurnBroken,
 )
+from seriatim.shown import Loaded, Wanted
 from seriatim.turn import StepOffered, ToolFinished, TurnEnded
 
 LAZY_WINDOW_MS = 200
@@ -91,6 +92,7 @@ class Gate:
         "_last_durable",
         "_lazy",
         "_lazy_at",
+        "_loaded",
         "_mail",
         "_over",
         "_refusals",
@@ -98,6 +100,7 @@ class Gate:
         "_stash",
         "_stash_bytes",
         "_unknown",
+        "_wanted",
         "durable",
         "incarnation",
         "lane",
@@ -125,6 +128,8 @@ class Gate:
         self._unknown = False
         self._over = False
         self._absent = False
+        self._wanted: Wanted | None = None
+        self._loaded: Loaded | None = None
 
     # --- the three doors -------------------------------------------------------------------------------
 
@@ -169,6 +174,17 @@ class Gate:
             self._unknown = False
             out.slots_back += batch.slots_taken
             self._refused(outcome, now, out)
+        out.wake_at = self._wake_at()
+        return out
+
+    def read(self, loaded: Loaded, now: Now) -> Out:
+        """Take the answer to a ReadShown; what waited for it is decided."""
+        out = Out()
+        wanted = self._wanted
+        if wanted is not None and (wanted.session, wanted.whole) == (loaded.session, loaded.whole):
+            self._wanted, self._loaded = None, loaded
+            self._advance(now, out)
+            self._loaded = None
         out.wake_at = self._wake_at()
         return out
 
@@ -225,7 +241,7 @@ class Gate:
 
     def _advance(self, now: Now, out: Out) -> None:
         """Decide what waits into the next commit, until one is in flight or nothing waits."""
-        while self._in_flight is None and not self._over and self._due(now):
+        while self._in_flight is None and self._wanted is None and not self._over and self._due(now):
             mail = self._gather(now)
             batch, mail = self._decide(mail, now, out)
             if batch is None:
@@ -284,10 +300,19 @@ class Gate:
     def _decide(self, mail: list[Mail], now: Now, out: Out) -> tuple[Batch | None, list[Mail]]:
         """Decide ``mail`` on one fork; what does not fit goes back, what raises is taken out."""
         while mail:
-            batch = Batch(self.durable.fork(), self.rules, now)
+            batch = Batch(self.durable.fork(), self.rules, now, self._loaded)
             for index, message in enumerate(mail):
                 try:
                     decide(batch, message)
+                except Wanted as wanted:
+                    # What came before is made durable first, so that what is read is as far as the lane is.
+                    out.slots_back += batch.slots_taken
+                    self._put_back(mail[index:])
+                    mail = mail[:index]
+                    if not mail:
+                        self._wanted = wanted
+                        out.internal.append(ReadShown(wanted.session, wanted.whole))
+                    break
                 except Exception as error:  # noqa: BLE001  (whatever a rule raises, the lane goes on)
                     # The fork is spoilt: redo the batch without the message.
                     out.slots_back += batch.slots_taken
@@ -411,7 +436,7 @@ class Gate:
         return len(self._stash) < STASH_MESSAGES_MAX and self._stash_bytes + _size(message) <= STASH_BYTES_MAX
 
     def _wake_at(self) -> int | None:
-        if self._over:
+        if self._over or self._wanted is not None:
             return None
         if self._in_flight is not None:
             return self._retry_at if self._unknown else None
@@ -429,17 +454,6 @@ def _size(message: Mail) -> int:
 _SIZES: Final[dict[type[Any], Callable[[Any], int]]] = {
     Inbound: lambda m: m.size,
     TurnEnded: lambda m: len(m.text or ""),
-    StepOffered: lambda m: len(m.text) + sum(_weight(call.args) for call in (*m.calls, *m.later)),
-    ToolFinished: lambda m: _weight(m.content),
+    StepOffered: lambda m: len(m.text) + sum(weight(call.args) for call in (*m.calls, *m.later)),
+    ToolFinished: lambda m: weight(m.content),
 }
-
-
-def _weight(content: Any, depth: int = 0) -> int:
-    if type(content) is str:
-        return len(content)
-    if depth < DEPTH_MAX:
-        if type(content) is dict:
-            return sum(_weight(key) + _weight(inner, depth + 1) for key, inner in content.items())
-        if type(content) is list:
-            return sum(_weight(inner, depth + 1) for inner in content)
-    return 8

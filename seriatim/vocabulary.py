@@ -307,6 +307,8 @@ _LANE: Final = (
             "previous?": "the session before it",
             "hadActivity?": "true: that one had turns",
             "boundary?": "suspended: what the next turn is told",
+            "head?": "of a session that was there before: how many events it held",
+            "createdAt?": "when that one was made, epoch ms",
         },
     ),
     EventType(

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
+from seriatim.actors.surfaces import read_shown
 from seriatim.batch import Now, Rules
 from seriatim.commands import parse_command
 from seriatim.commits import Commit, Outcome, Refused, Unknown
-from seriatim.effects import Effect, Permit
+from seriatim.effects import Effect, Permit, ReadShown
 from seriatim.errors import StoreUnhealthyError
 from seriatim.events import Event, lane_log, session_log
 from seriatim.gate import Gate, Out
@@ -16,6 +17,7 @@ from seriatim.lane import LaneState, fold
 from seriatim.mail import Inbound, Mail, Recover
 from seriatim.model import MessageEvent, SessionSource
 from seriatim.outbox import Channel
+from seriatim.shown import Loaded
 from seriatim.storage.memory import MemoryDisk, MemoryStore
 from seriatim.turn import EndReason, TurnEnded
 from seriatim.vocabulary import EVENT_TYPES
@@ -51,6 +53,8 @@ class Bench:
         self.internal: list[Effect] = []
         self.slots_back = 0
         self.out = Out()
+        self.reads = True
+        """Whether what the gate wants to read is read at once."""
         self.start()
 
     def fresh(self, kind: str) -> str:
@@ -136,10 +140,18 @@ class Bench:
         self.internal.extend(out.internal)
         self.slots_back += out.slots_back
         self.free += out.slots_back
+        for effect in out.internal:
+            if type(effect) is ReadShown and self.reads:
+                self.read(effect)
         if out.commit is not None:
             check_told(event for part in out.commit.parts for event in part.events)
             self.offered = out.commit
         return out
+
+    def read(self, effect: ReadShown) -> Out:
+        """Give the gate the session that it asked for."""
+        shown = read_shown(self.store.reader(), effect.session, whole=effect.whole)
+        return self._took(self.gate.read(Loaded(effect.session, effect.whole, shown), self.now))
 
     # --- words -----------------------------------------------------------------------------------------
 
