@@ -206,11 +206,19 @@ class SessionActor(PooledActor):
         elif kind is Inbound and message.wave < self._ports.switches.wave:
             self._ports.receipts.refuse(message.id, "storage_unavailable")
         else:
-            if kind is SlotGranted:
-                self._granted += 1
-            elif kind is StepOffered or kind is ToolFinished:
-                self._ports.running.tells(self.key, message.generation, text=kind is StepOffered and bool(message.text))
+            heed = _HEED.get(kind)
+            if heed is not None:
+                heed(self, message)
             self._act(self._gate.offer(message, now))
+
+    def _slot_came(self, message: SlotGranted) -> None:
+        self._granted += 1
+
+    def _step_came(self, message: StepOffered) -> None:
+        self._ports.running.tells(self.key, message.generation, text=bool(message.text))
+
+    def _result_came(self, message: ToolFinished) -> None:
+        self._ports.running.tells(self.key, message.generation)
 
     def _act(self, out: Out) -> None:
         for permit, effect in out.effects:
@@ -423,6 +431,13 @@ _LEAVE: Final[dict[type[Any], Callable[[SessionActor, Permit | None, Any], None]
     ReturnSlot: SessionActor._return_slot,
     ReadShown: SessionActor._read_shown,
 }
+_HEED: Final[dict[type[Any], Callable[[SessionActor, Any], None]]] = {
+    SlotGranted: SessionActor._slot_came,
+    StepOffered: SessionActor._step_came,
+    ToolFinished: SessionActor._result_came,
+}
+"""What the shell itself takes from mail before the rules decide it."""
+
 # What an ending incarnation still finds in its mailbox and its successor must hear.
 FOR_SUCCESSOR = (
     *(Inbound, StepOffered, ToolFinished, TurnEnded, TurnBroken),
