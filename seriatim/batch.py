@@ -49,8 +49,8 @@ class Now:
     """What the world brings to a decision; a shell reuses one and sets its time.
 
     ``time``: epoch ms. ``fresh_id`` and ``session_id`` make new ids. ``take_slot`` tries to take a turn
-    slot without waiting. ``channel`` tells about the way to a target. ``draining``: start no turn. ``streamed`` tells what
-    the turn of a generation has shown of its answer so far.
+    slot without waiting. ``channel`` tells about the way to a target. ``draining``: start no turn. ``streamed`` tells
+    what the turn of a generation has shown of its answer so far.
     """
 
     time: int
