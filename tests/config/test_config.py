@@ -46,6 +46,7 @@ partial = "send"
 
 [admission]
 dm_without_ids = "shared"
+bot_exchanges_max = 3
 
 [commands]
 prefix = "!"
