@@ -40,6 +40,11 @@ class Rules:
     refuse_behind: bool = False
     bot_exchanges_max: int = 8
     operators: frozenset[str] = frozenset()
+    partial: Literal["withhold", "send"] = "withhold"
+
+
+def _nothing_streamed(generation: int) -> str:
+    return ""
 
 
 @define
@@ -47,7 +52,8 @@ class Now:
     """What the world brings to a decision; a shell reuses one and sets its time.
 
     ``time``: epoch ms. ``fresh_id`` and ``session_id`` make new ids. ``take_slot`` tries to take a turn
-    slot without waiting. ``channel`` tells about the way to a target. ``draining``: start no turn.
+    slot without waiting. ``channel`` tells about the way to a target. ``draining``: start no turn. ``streamed`` tells
+    what the turn of a generation has shown of its answer so far.
     """
 
     time: int
@@ -56,6 +62,7 @@ class Now:
     take_slot: Callable[[], bool]
     channel: Callable[[Target], Channel]
     draining: bool = False
+    streamed: Callable[[int], str] = _nothing_streamed
 
 
 @define
