@@ -15,7 +15,7 @@ from seriatim.storage.projections import folded
 
 def looked_up(reader: StoreReader, besides: Besides) -> Any:
     """The answer, in the form that its question promises. Raises what the reader raises."""
-    return _accepted(reader, besides) if type(besides) is AcceptedOf else _titled(reader, besides)
+    return _accepted(reader, besides) if isinstance(besides, AcceptedOf) else _titled(reader, besides)
 
 
 def _accepted(reader: StoreReader, wanted: AcceptedOf) -> dict[str, Data]:

@@ -137,7 +137,7 @@ def test_nobody_elses_conversation_is_in_scope() -> None:
     assert not in_scope(dm, "alice", thread)
     assert not in_scope(thread, "alice", dm)
     assert not in_scope(room, "bob", key(**{**ROOM, "chat_id": "-6"}))
-    assert not in_scope(dm, "", key(**{**ROOM, "user_id": None}))
+    assert not in_scope(dm, "", key(**{**ROOM, "user_id": ""}))
     assert not in_scope("no key", "alice", dm)
 
 
