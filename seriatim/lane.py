@@ -16,6 +16,7 @@ from seriatim.closers import OpenTurn
 from seriatim.commits import Hot
 from seriatim.errors import FormatUnsupportedError
 from seriatim.events import Data, Event, LogId, lane_log, session_log
+from seriatim.facts import NOTHING, UNUSED, Facts, Used, bound_facts
 from seriatim.model import Target
 from seriatim.queue_folds import edited, moved
 from seriatim.queueing import Entry, entry_of, join_target
@@ -85,19 +86,20 @@ class Owed:
 
 @attrs.define
 class SessionPart:
-    """What the rules need of a session log: its head, last turn's number, and the open turn."""
+    """What the rules need of a session log: its head, last turn's number, the open turn; and what its turns used."""
 
     id: str
     head: int = 0
     turns: int = 0
     open: OpenTurn | None = None
     ended: int = 0
+    used: Used = UNUSED
 
     def fork(self) -> SessionPart:
         """A private copy."""
         turn = self.open
         copied = OpenTurn(turn.number, turn.step, dict(turn.calls)) if turn is not None else None
-        return SessionPart(self.id, self.head, self.turns, copied, self.ended)
+        return SessionPart(self.id, self.head, self.turns, copied, self.ended, self.used)
 
 
 @attrs.define
@@ -108,7 +110,8 @@ class LaneState:
     ended without an outcome, oldest first; their claims run again. ``interruptions``: in a row.
     ``suspended_at``: seq of the first suspension, -1 when it holds for everything, None without one.
     ``boundary``, ``had_activity``: one-shot facts for the next turn. ``phase`` and ``since`` (epoch ms) make
-    a stuck lane visible.
+    a stuck lane visible. ``active_at``: epoch ms of what a person, or the host for one, did last; wakes don't count.
+    ``facts``: what the log tells of the bound session (see ``facts.entry``).
     """
 
     key: str
@@ -133,6 +136,8 @@ class LaneState:
     phase: str = "idle"
     since: int = 0
     session: SessionPart | None = None
+    active_at: int = 0
+    facts: Facts = NOTHING
 
     def fork(self) -> LaneState:
         """A private copy; what it shares with this one is immutable."""
@@ -161,6 +166,8 @@ class LaneState:
         )
         if self.session is not None:
             twin.session = self.session.fork()
+        twin.active_at = self.active_at
+        twin.facts = self.facts
         return twin
 
 
@@ -244,6 +251,10 @@ def _phase(state: LaneState) -> str:
 def _accepted(state: LaneState, data: Data, event: Event) -> None:
     state.accepted += 1
     state.waiting[data["id"]] = Waiting(data, event.seq, event.time)
+    if data["kind"] != "wake":
+        state.active_at = event.time
+    if state.facts.origin is None:
+        state.facts = attrs.evolve(state.facts, origin=data["source"])
     place = data["place"]
     if place == "none":
         return
@@ -362,6 +373,21 @@ def _bound(state: LaneState, data: Data, event: Event) -> None:
     state.had_activity = data.get("hadActivity", False)
     state.suspended_at = None
     state.resume_reason = None
+    state.active_at = data.get("activeAt", event.time)
+    state.facts = bound_facts(state.facts, data, event.time)
+
+
+def _released(state: LaneState, data: Data, event: Event) -> None:
+    """The next message starts a fresh session."""
+    state.bound = state.session = state.suspended_at = state.resume_reason = None
+    state.boundary, state.had_activity = "none", False
+    state.facts = NOTHING
+
+
+def _touched(state: LaneState, data: Data, event: Event) -> None:
+    state.active_at = event.time
+    if "lastPromptTokens" in data:
+        state.facts = attrs.evolve(state.facts, prompt=data["lastPromptTokens"], prompt_turn=data["turn"])
 
 
 def _suspended(state: LaneState, data: Data, event: Event) -> None:
@@ -374,7 +400,7 @@ def _suspended(state: LaneState, data: Data, event: Event) -> None:
 
 def _marked(state: LaneState, data: Data, event: Event) -> None:
     state.resume_reason = data["reason"]
-    state.resume_marked_at = event.time
+    state.resume_marked_at = data.get("at", event.time)
 
 
 def _cleared(state: LaneState, data: Data, event: Event) -> None:
@@ -403,6 +429,8 @@ _LANE_RULES: Final[dict[str, LaneRule]] = {
     "delivery/abandoned": _settled,
     "route/bound": _bound,
     "route/suspended": _suspended,
+    "route/released": _released,
+    "entry/touched": _touched,
     "resume/marked": _marked,
     "resume/cleared": _cleared,
     "turn/late": _nothing,
@@ -429,6 +457,8 @@ def _step_end(part: SessionPart, data: Data) -> None:
 
 
 def _assistant_message(part: SessionPart, data: Data) -> None:
+    if "usage" in data:
+        part.used = part.used.plus(data["usage"], data["turn"])
     if part.open is not None:
         for call in data.get("calls", ()):
             part.open.calls[call["id"]] = None

@@ -13,19 +13,26 @@ from typing import Any, Final
 from seriatim.closers import OpenTurn
 from seriatim.errors import FormatUnsupportedError
 from seriatim.events import Data, lane_log
+from seriatim.facts import NOTHING, Facts, Used
 from seriatim.lane import LaneState, Owed, PartState, Running, SessionPart, Waiting
 from seriatim.model import Target
 from seriatim.queueing import Entry
 
-STATE_VERSION: Final = 1
+STATE_VERSION: Final = 2
 
 PLAIN: Final = (
     "head", "bound", "generation", "interruptions", "suspended_at", "resume_reason", "resume_marked_at", "boundary",
-    "had_activity", "accepted", "answered", "merged", "dropped", "phase", "since",
+    "had_activity", "accepted", "answered", "merged", "dropped", "phase", "since", "active_at",
 )  # fmt: skip
 """Fields of the lane part that are JSON as they are."""
 
-_UPCASTERS: Final[dict[int, Callable[[Data], Data]]] = {}
+
+def _second(data: Data) -> Data:
+    """To version 2: what the first didn't tell."""
+    return {**data, "active_at": data["since"], "facts": NOTHING.plain()}
+
+
+_UPCASTERS: Final[dict[int, Callable[[Data], Data]]] = {1: _second}
 """From a version of the lane part to the next."""
 
 
@@ -37,6 +44,7 @@ def lane_snapshot(state: LaneState) -> Data:
     data["waiting"] = [[w.data, w.seq, w.time] for w in state.waiting.values()]
     data["queue"] = [[e.kind, list(e.ids), e.auth, e.size] for e in state.queue]
     data["owed"] = list(map(_from_owed, state.owed.values()))
+    data["facts"] = state.facts.plain()
     return data
 
 
@@ -52,6 +60,7 @@ def lane_from_snapshot(key: str, version: int, data: Data) -> LaneState:
     state.waiting = {told["id"]: Waiting(told, seq, time) for told, seq, time in data["waiting"]}
     state.queue = [Entry(kind, tuple(ids), auth, size) for kind, ids, auth, size in data["queue"]]
     state.owed = {owed.id: owed for owed in map(_to_owed, data["owed"])}
+    state.facts = Facts.of(data["facts"])
     return state
 
 
@@ -59,14 +68,21 @@ def session_snapshot(part: SessionPart) -> Data:
     """What the rules need of a session."""
     turn = part.open
     opened = None if turn is None else [turn.number, turn.step, dict(turn.calls)]
-    return {"id": part.id, "head": part.head, "turns": part.turns, "ended": part.ended, "open": opened}
+    return {
+        "id": part.id,
+        "head": part.head,
+        "turns": part.turns,
+        "ended": part.ended,
+        "open": opened,
+        "used": part.used.plain(),
+    }
 
 
 def session_from_snapshot(data: Data) -> SessionPart:
     """The inverse of ``session_snapshot``."""
     opened = data["open"]
     turn = None if opened is None else OpenTurn(opened[0], opened[1], dict(opened[2]))
-    return SessionPart(data["id"], data["head"], data["turns"], turn, data["ended"])
+    return SessionPart(data["id"], data["head"], data["turns"], turn, data["ended"], Used(*data["used"]))
 
 
 def is_at_rest(state: LaneState) -> bool:

@@ -93,7 +93,10 @@ _SESSION: Final = (
             "step?": _STEP + "; absent on a summary",
             "text": "may be empty",
             "calls?": "tool calls that it asks for, each `{id}`; present (also empty) on all but the answer",
-            "usage?": "token counts: input, output, cacheRead, cacheWrite, total, lastPromptTokens",
+            "usage?": (
+                "token counts: input, output, cacheRead, cacheWrite, total, lastPromptTokens; and estimatedCostUsd, "
+                "costStatus"
+            ),
             "finish?": "why the model stopped, in its own word",
             "mended?": "true: the text held what JSON can't carry, now U+FFFD",
             "summary?": "true: it replaces the messages that it cites",
@@ -308,6 +311,11 @@ _LANE: Final = (
             "boundary?": "suspended: what the next turn is told",
             "head?": "of a session that was there before: how many events it held",
             "createdAt?": "when that one was made, epoch ms",
+            "source?": "where it came from, when the host made it, as in inbox/accepted",
+            "displayName?": "how the host calls it",
+            "activeAt?": "of an imported record: the last activity, epoch ms",
+            "used?": "of an imported record: what had been counted, as in assistant/message",
+            "finalized?": "true, of an imported record: it is not to be resumed",
         },
     ),
     EventType(
@@ -317,10 +325,25 @@ _LANE: Final = (
         {"reason": "stop or interrupted"},
     ),
     EventType(
+        "route/released",
+        "lane",
+        "The lane has no conversation any more; its next message starts a fresh one.",
+        {"reason": "moved: another lane has the session; pruned", "session?": "its id"},
+    ),
+    EventType(
+        "entry/touched",
+        "lane",
+        "The host was active on the conversation, without a message.",
+        {
+            "lastPromptTokens?": "tokens of the last prompt, by the host's word",
+            "turn?": "with it: number of the session's last turn then",
+        },
+    ),
+    EventType(
         "resume/marked",
         "lane",
         "The lane's work is to be taken up again after the restart.",
-        {"reason": "restart_interrupted, shutdown_timeout, …"},
+        {"reason": "restart_interrupted, shutdown_timeout, …", "at?": "of an imported record: since when, epoch ms"},
     ),
     EventType("resume/cleared", "lane", "Taken up, or given up.", {}),
     EventType(
