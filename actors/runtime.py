@@ -113,6 +113,8 @@ class Runtime:
         """Why the store fails now; None while it works."""
         self.on_store: Callable[[str | None], object] = lambda reason: None
         """Called on the writer's thread when that changes."""
+        self.on_restart: Callable[[], object] = lambda: None
+        """Called on the lanes' thread when an operator has asked for a restart, durably."""
         self._port: CommitPort | None = None
         self._writer: Ref[PersistenceActor]
         self._reader: Ref[LaneReader]
@@ -311,6 +313,7 @@ class Runtime:
             growth=self.settings.growth,
             on_error=self._on_error,
             touched=self.warm.touched,
+            restart=lambda: self.on_restart(),  # noqa: PLW0108  (whoever hears of it is named later)
         )
 
     def _on_crowded(self) -> None:

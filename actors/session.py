@@ -140,6 +140,8 @@ class LanePorts:
     """The way to a target as of now; one function for all lanes."""
     touched: Callable[[str, int], None]
     """Called when a turn starts, with the lane's key and its warm bytes: feeds the cache's order."""
+    restart: Callable[[], object]
+    """Called when an operator's command to start the gateway anew is durable."""
     sources: dict[str, tuple[Data, SessionSource]] = Factory(dict)
     """Where each lane's people spoke last, as logged and as checked; bounded, so that idle lanes keep none."""
 

@@ -34,7 +34,8 @@ class Gateway(OwnLoop):
     ``agent_factory(session_id)`` makes one per conversation. ``home``: folder of everything durable.
     ``store``: another store than the home's (then nothing is written to the home), or a function that opens it on
     the writer's thread. ``clock`` and ``ids``: injected time and ids. ``on_error(where, error)`` hears of errors
-    that are nobody's answer; default: the log.
+    that are nobody's answer; default: the log. ``restart_asked``: an asyncio.Event that is set when an operator asks
+    for a restart; an embedding host waits for it, stops this gateway with reason "restart" and makes a new one.
 
     Raises InvalidInputError for arguments that can't work. Methods belong to the gateway's loop except where
     they say otherwise.
@@ -134,13 +135,17 @@ class Gateway(OwnLoop):
         """How things stand: state, adapters, store; lanes live, restarted after a crash and given up; turns running and
         waiting for a slot; replies owed; dead letters by reason (see actors.refs.DeadLetter). Any thread.
 
-        ``storage`` holds the fields of ``StoreHealth``, the paths among them that agents' tools should be kept from.
+        ``start`` tells what this start found: whether the stop before was a clean one (None without a home), and the
+        lanes and turns that were open. ``storage`` holds the fields of ``StoreHealth``, the paths among them that
+        agents' tools should be kept from.
         """
         runtime = self._runtime
         state: str = "failed" if self._failure is not None else self._state
         if self._pid != os.getpid():
             state = "forked"
         facts: dict[str, Any] = {"state": state, "adapters": {}, "store": str(self._unopened or "works")}
+        if self._found:
+            facts["start"] = dict(self._found)
         if self._store is not None:
             facts["storage"] = attrs.asdict(self._store.health())
         if self._door is not None:
