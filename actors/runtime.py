@@ -14,6 +14,7 @@ from typing import Any
 import pykka
 from attrs import Factory, frozen
 
+from seriatim.actors.asks import Asks, Done
 from seriatim.actors.delivery import Deliveries, DeliveryActor, Sender
 from seriatim.actors.dispatch import Dispatcher
 from seriatim.actors.ids import Ids
@@ -35,7 +36,7 @@ from seriatim.commits import Hot
 from seriatim.errors import ActorError, StoreUnhealthyError
 from seriatim.events import LogId
 from seriatim.keys import KeySettings, canonical_key, escape_part
-from seriatim.mail import DrainTimedOut, Inbound
+from seriatim.mail import Ask, DrainTimedOut, Inbound
 from seriatim.model import MessageEvent
 from seriatim.storage.contract import Store, StoreReader
 
@@ -99,6 +100,7 @@ class Runtime:
         self.dispatchers = dispatchers
         self.runner = runner
         self.receipts = Receipts(runner)
+        self.asks = Asks()
         self.deliveries = Deliveries()
         self.directory = Directory()
         self.slots = TurnSlots(settings.slots_max)
@@ -113,6 +115,8 @@ class Runtime:
         """Why the store fails now; None while it works."""
         self.on_store: Callable[[str | None], object] = lambda reason: None
         """Called on the writer's thread when that changes."""
+        self.on_restart: Callable[[], object] = lambda: None
+        """Called on the lanes' thread when an operator has asked for a restart, durably."""
         self._port: CommitPort | None = None
         self._writer: Ref[PersistenceActor]
         self._reader: Ref[LaneReader]
@@ -162,6 +166,7 @@ class Runtime:
             writer=self._writer,
             reader=self._reader,
             receipts=self.receipts,
+            asks=self.asks,
             runner=self.runner,
             slots=self.slots,
             switches=self.switches,
@@ -242,6 +247,15 @@ class Runtime:
             self.receipts.refuse(inbox_id, "lane_busy")
         return receipt
 
+    def ask(self, lane: str, question: Any, done: Done) -> None:
+        """Ask a lane, live or not, in order with its other mail; ``done`` is called once."""
+        token = self.ids.fresh()
+        self.asks.open(token, done)
+        try:
+            self.directory.submit(lane, Ask(token, question))
+        except ActorError as error:
+            self.asks.fail(token, error)
+
     def turn_away(self) -> None:
         """What was accepted so far and no lane has decided yet is refused: whoever offers it keeps it, in its order."""
         self.switches.wave += 1
@@ -274,6 +288,7 @@ class Runtime:
         """Stop all actors, the writer last; a future that is set when they are gone."""
         self.switches.stopped = True
         self.receipts.close()
+        self.asks.close()
         return self.system.stop_all()
 
     def close_store(self, timeout_s: float) -> bool:
@@ -297,6 +312,7 @@ class Runtime:
             clock=self.clock,
             writer=self._port,
             receipts=self.receipts,
+            asks=self.asks,
             runner=self.runner,
             slots=self.slots,
             deliveries=self.deliveries,
@@ -311,6 +327,7 @@ class Runtime:
             growth=self.settings.growth,
             on_error=self._on_error,
             touched=self.warm.touched,
+            restart=lambda: self.on_restart(),  # noqa: PLW0108  (whoever hears of it is named later)
         )
 
     def _on_crowded(self) -> None:

@@ -107,7 +107,8 @@ class AgentRunner:
     """Runs a host's own agents. ``agent`` serves all lanes, or ``agent_factory(session_id)`` makes one per lane.
 
     ``loop``: the caller's; async agents run there. ``on_error(where, error)``: told of every error of agents
-    and hooks; default is a log line without the error's text, which may quote a conversation. Raises
+    and hooks; default is a log line without the error's text, which may quote a conversation. ``ends_with_tasks``: the
+    loop's owner may end it by cancelling every task, as ``asyncio.run`` does. Raises
     InvalidInputError when there is not exactly one of agent and factory, or it is nothing that can be run.
     """
 
@@ -117,11 +118,14 @@ class AgentRunner:
         agent: Any = None,
         agent_factory: Callable[[str], Any] | None = None,
         on_error: Report | None = None,
+        *,
+        ends_with_tasks: bool = True,
     ) -> None:
         if (agent is None) == (agent_factory is None):
             raise InvalidInputError("agent", "exactly one of agent and agent_factory is needed")
         self._entry = None if agent_factory is not None else _Entry(agent)
         self._loop = loop
+        self._ends_with_tasks = ends_with_tasks
         self._agent = agent
         self._on_error = on_error
         self._running: dict[tuple[str, int], _Running] = {}
@@ -298,7 +302,9 @@ class AgentRunner:
 
         If only the turn's was, nobody would end the turn, and its lane would wait for ever.
         """
-        return not self._loop.is_running() or all(task.cancelling() for task in asyncio.all_tasks(self._loop))
+        if not self._loop.is_running():
+            return True
+        return self._ends_with_tasks and all(task.cancelling() for task in asyncio.all_tasks(self._loop))
 
     async def _warm_agent(self, running: _Running) -> Any:
         assert self._warm is not None

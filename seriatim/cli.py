@@ -2,15 +2,18 @@
 
 Exit codes: 0 all well; 1 the balance or a comparison doesn't hold, a repair lost something, or a stop left turns to be
 resumed; 2 the configuration, the home or the arguments are wrong (one line on standard error says what, and nothing was
-written); 3 a stop got stuck and was broken off (the log has every thread's stack; open turns go on at the next start).
+written); 3 a stop got stuck and was broken off (the log has every thread's stack; open turns go on at the next start);
+75 a restart was asked for, and ``stop.on_restart`` leaves it to a supervisor.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import json
 import logging
+import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -36,6 +39,8 @@ from seriatim.storage.spool import SpoolSeen, look
 from seriatim.storage.sqlite_reader import SqliteReader
 
 CONFIG_FILE = "seriatim.toml"
+EXIT_RESTART = 75
+"""The exit code of a process that asks its supervisor to start it again (sysexits' "try again")."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -121,10 +126,26 @@ def _serve(arguments: argparse.Namespace) -> int:
 
 
 def _run(gateway: Gateway, started: Callable[[], None]) -> int:
-    if gateway.run(started=started):
-        return 0
-    print("seriatim: a turn was still running; it goes on at the next start", file=sys.stderr)
-    return 1
+    clean = gateway.run(started=started)
+    if not clean:
+        print("seriatim: a turn was still running; it goes on at the next start", file=sys.stderr)
+    if not gateway.restart_asked.is_set():
+        return 0 if clean else 1
+    if gateway.config.stop.on_restart == "exec":
+        print("seriatim: starting anew", file=sys.stderr)
+        start_anew()
+    return EXIT_RESTART
+
+
+def start_anew() -> None:
+    """Put this program, as it is on disk now, in this process's place. Returns only where the system refuses."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError, AttributeError):  # closed, or none
+            stream.flush()
+    try:
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606  (ourselves, as we were started)
+    except OSError as error:
+        print(f"seriatim: can't start anew ({error.strerror}); start it again", file=sys.stderr)
 
 
 def _balance(arguments: argparse.Namespace) -> int:

@@ -192,6 +192,12 @@ class StopConfig:
     drain_s: float = setting(
         30.0, number(at_least=0), doc="Running turns get this many seconds to end; 0: they are interrupted at once."
     )
+    on_restart: Literal["exec", "exit"] = setting(
+        "exec",
+        choice("exec", "exit"),
+        doc='After /restart, `serve` starts its own program anew in the same process ("exec"), or exits with 75 for a '
+        'supervisor to start it ("exit").',
+    )
     watchdog_s: float = setting(
         30.0,
         number(above=0),

@@ -16,15 +16,18 @@ from typing import Any
 
 import attrs
 
+from seriatim.actors.lane_queue import LaneQueue
 from seriatim.actors.notices import REFUSED
 from seriatim.actors.receipts import Receipt
 from seriatim.actors.runtime import Runtime
 from seriatim.actors.spooling import UNAVAILABLE
 from seriatim.adapters.base import Adapter
 from seriatim.errors import GatewayClosedError, InvalidInputError, StoreUnhealthyError, WrongThreadError
+from seriatim.keys import canonical_key, parse_session_key
 from seriatim.mainloop import OwnLoop
-from seriatim.model import MessageEvent
+from seriatim.model import MessageEvent, Platform, SessionSource
 from seriatim.opening import resolve
+from seriatim.queue_edits import CancelOutcome
 
 
 class Gateway(OwnLoop):
@@ -34,7 +37,8 @@ class Gateway(OwnLoop):
     ``agent_factory(session_id)`` makes one per conversation. ``home``: folder of everything durable.
     ``store``: another store than the home's (then nothing is written to the home), or a function that opens it on
     the writer's thread. ``clock`` and ``ids``: injected time and ids. ``on_error(where, error)`` hears of errors
-    that are nobody's answer; default: the log.
+    that are nobody's answer; default: the log. ``restart_asked``: an asyncio.Event that is set when an operator asks
+    for a restart; an embedding host waits for it, stops this gateway with reason "restart" and makes a new one.
 
     Raises InvalidInputError for arguments that can't work. Methods belong to the gateway's loop except where
     they say otherwise.
@@ -83,6 +87,44 @@ class Gateway(OwnLoop):
         except RuntimeError:
             accepting.close()
             raise GatewayClosedError("the event loop was closed under the gateway") from None
+
+    async def wake(self, session_key: str, text: str, *, session_id: str | None = None, kind: str = "") -> Receipt:
+        """Start a turn of the host's own in a lane, when its time comes; nobody said ``text``.
+
+        ``session_id``: what the wake is for; where the lane has left that session by then (/stop doesn't leave it), the
+        wake is dropped{session_left} and its text kept in the log. ``kind``: what it is about, in a word of the host's.
+        Survives /stop, /new and /reset. The reply goes to the lane's chat. Raises as ``accept``.
+        """
+        return await self.accept(self._wake_event(session_key, text, session_id, kind))
+
+    def _wake_event(self, session_key: str, text: str, session_id: str | None, kind: str) -> MessageEvent:
+        key = parse_session_key(session_key)
+        source = SessionSource(
+            platform=Platform(key.platform),
+            chat_id=key.chat_id,
+            chat_type=key.chat_type,
+            user_id=key.participant or None,
+            thread_id=key.thread_id or None,
+            guild_id=key.scope or None,
+        )
+        if canonical_key(source, self.config, key.account) != session_key:
+            raise InvalidInputError("session_key", "this configuration has no such lane")
+        return MessageEvent(
+            text, source, account=key.account, internal=True, wake_session_id=session_id, wake_kind=kind
+        )
+
+    def queue(self, session_key: str) -> LaneQueue:
+        """What waits in a lane, to see and to steer. Raises InvalidInputError for what is no lane's key."""
+        parse_session_key(session_key)
+        return LaneQueue(session_key, self._live, self._now_ms)
+
+    def _now_ms(self) -> int:
+        assert self._clock is not None
+        return self._clock.now_ms()
+
+    async def cancel(self, receipt: Receipt) -> CancelOutcome:
+        """Take a message back that still waits: it is dropped{cancelled}. See ``LaneQueue.cancel``."""
+        return await self.queue(receipt.session_key).cancel(receipt.message_id)
 
     def _check_open(self) -> None:
         if self._pid != os.getpid():
@@ -134,13 +176,17 @@ class Gateway(OwnLoop):
         """How things stand: state, adapters, store; lanes live, restarted after a crash and given up; turns running and
         waiting for a slot; replies owed; dead letters by reason (see actors.refs.DeadLetter). Any thread.
 
-        ``storage`` holds the fields of ``StoreHealth``, the paths among them that agents' tools should be kept from.
+        ``start`` tells what this start found: whether the stop before was a clean one (None without a home), and the
+        lanes and turns that were open. ``storage`` holds the fields of ``StoreHealth``, the paths among them that
+        agents' tools should be kept from.
         """
         runtime = self._runtime
         state: str = "failed" if self._failure is not None else self._state
         if self._pid != os.getpid():
             state = "forked"
         facts: dict[str, Any] = {"state": state, "adapters": {}, "store": str(self._unopened or "works")}
+        if self._found:
+            facts["start"] = dict(self._found)
         if self._store is not None:
             facts["storage"] = attrs.asdict(self._store.health())
         if self._door is not None:

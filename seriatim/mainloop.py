@@ -27,7 +27,8 @@ class OwnLoop(Stopping):
     """A gateway that can run by itself."""
 
     def run(self, *, started: Callable[[], None] | None = None) -> bool:
-        """Own the process's main loop until SIGINT or SIGTERM, or until every adapter's input has ended.
+        """Own the process's main loop until SIGINT or SIGTERM, until every adapter's input has ended, or until an
+        operator asks for a restart (``restart_asked`` is set then; it is the caller's to start anew).
 
         ``started`` is called once the home is ours, before the first message. The first signal drains; a second
         one ends the drain. Returns whether all turns ended. Main thread.
@@ -45,6 +46,7 @@ class OwnLoop(Stopping):
         loop = asyncio.get_running_loop()
 
         def on_signal() -> None:
+            self.restart_asked.clear()  # who sends a signal wants an end
             (self._hurry if self._asked.is_set() else self._asked).set()
 
         await self.start()
@@ -76,7 +78,7 @@ class OwnLoop(Stopping):
         if not self._asked.is_set():
             await self._wait_until(lambda: self._asked.is_set() or not self._busy(), REST_S_MAX)
         asked.cancel()
-        clean = await self.stop()
+        clean = await self.stop(reason="restart" if self.restart_asked.is_set() else "shutdown")
         if self._failure is not None:
             raise self._failure
         return clean
@@ -93,6 +95,7 @@ class OwnLoop(Stopping):
 
         Raises StopOverdueError at its end if the loop is blocked for ever; its daemon thread is left behind then.
         """
+        self._owns_thread = True
         loop = asyncio.new_event_loop()
         thread = threading.Thread(target=loop.run_forever, name="seriatim-loop", daemon=True)
         thread.start()

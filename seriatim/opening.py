@@ -11,7 +11,7 @@ import itertools
 import logging
 import os
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -98,12 +98,15 @@ class Opening(abc.ABC):
         self._runner: AgentRunner | None = None
         self._tasks: dict[Adapter, asyncio.Task[None]] = {}
         self._failure: GatewayClosedError | None = None
+        self.restart_asked = asyncio.Event()
         self._asked = asyncio.Event()
         self._hurry = asyncio.Event()
         self._stopping: asyncio.Task[bool] | None = None
         self._stopped_clean = False
         self._watchdog = Watchdog(self._overdue)
         self._owns_process = False
+        self._owns_thread = False
+        self._found: Mapping[str, Any] = {}
         self._start_over = asyncio.Event()
         self._dispatchers: tuple[PinnedDispatcher, ...] = ()
         self._senders: dict[Adapter, AdapterSender] = {}
@@ -191,7 +194,9 @@ class Opening(abc.ABC):
             assert self._home is not None
             open_store = partial(SqliteStore, self._home.database)
         writer, reader = self._dispatchers = (PinnedDispatcher("seriatim-store"), PinnedDispatcher("seriatim-reader"))
-        runner = self._runner = AgentRunner(loop, self._answer, self._agent_factory, self._on_error)
+        runner = self._runner = AgentRunner(
+            loop, self._answer, self._agent_factory, self._on_error, ends_with_tasks=not self._owns_thread
+        )
         lanes = LoopDispatcher(loop, handoff=self._flush)
         runtime = self._runtime = Runtime(
             clock=self._clock,
@@ -204,6 +209,7 @@ class Opening(abc.ABC):
             on_fatal=self._on_fatal,
         )
         runtime.on_store = lambda trouble: loop.call_soon_threadsafe(self._on_store, trouble)
+        runtime.on_restart = self._on_restart
         ready: asyncio.Future[Opened] = loop.create_future()
 
         def told(result: Opened | BaseException) -> None:
@@ -220,9 +226,26 @@ class Opening(abc.ABC):
         runtime.begin(opened.store.reader)
         for adapter, sender in self._senders.items():
             runtime.add_account(adapter.platform, adapter.account, sender)
+        self._found = self._look_at(opened)
         runtime.recover(opened.open_work)
         if self._door is not None:
             self._door.begin(runtime)
+
+    def _look_at(self, opened: Opened) -> dict[str, Any]:
+        """What the index of open work says at the start; the marker of a clean stop decides nothing, the logs do."""
+        turns = sum(hot.open_turn for _, hot in opened.open_work)
+        clean = None if self._home is None else self._home.was_clean
+        if clean and turns:
+            _log.warning("the stop before left its marker, and %d turns open all the same; they are recovered", turns)
+        return {"after_clean_stop": clean, "lanes_open": len(opened.open_work), "turns_open": turns}
+
+    def _on_restart(self) -> None:
+        """An operator has asked: under ``run`` it begins, elsewhere it is the host's to carry out."""
+        self.restart_asked.set()
+        if self._owns_process:
+            self._asked.set()
+        else:
+            _log.warning("an operator has asked for a restart; the host carries it out (Gateway.restart_asked)")
 
     async def _wait_for_store(self, error: StoreError) -> None:
         """Go on without a store, and try again in a while."""

@@ -60,7 +60,9 @@ class Stopping(Opening):
         Turns get ``drain_s`` seconds (default: the configuration's); those that run on are interrupted and run
         again at the next start. Returns whether all ended. Idempotent; whoever calls it later waits for the same
         end; during a start it waits for its end first. Cancelling the call doesn't cancel the stop. In a forked child
-        it does nothing. Raises InvalidInputError, and WrongThreadError anywhere but on the gateway's loop.
+        it does nothing. ``reason`` "restart" is told to who runs the gateway (``restart_asked``), and stands in the log
+        of each turn that is interrupted ("restart_timeout"). Raises InvalidInputError, and WrongThreadError anywhere
+        but on the gateway's loop.
 
         A thread outside the loop watches it: if it has not ended ``config.stop.watchdog_s`` seconds after the drain, as
         when something blocks the loop for ever, every thread's stack goes to the log and ``on_error`` gets a
@@ -74,6 +76,8 @@ class Stopping(Opening):
         if self._state == "starting":
             self._check_loop("stop")
             await self._start_over.wait()
+        if reason == "restart":
+            self.restart_asked.set()
         if self._stopping is None:
             if self._state != "running" or self._loop is None:
                 return self._stopped_clean

@@ -53,6 +53,7 @@ stop_suspends = false
 on_unavailable = "spool"
 [stop]
 drain_s = 0.5
+on_restart = "exit"
 watchdog_s = 5
 
 [adapters.irc]
