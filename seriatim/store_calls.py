@@ -7,16 +7,17 @@ False: the key is unknown. ``MUTATIONS`` joins the table of questions.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Literal
+from datetime import datetime
+from typing import Any, ClassVar, Final, Literal
 
 from attrs import frozen
 
-from seriatim import edits
 from seriatim.batch import Batch
-from seriatim.breaking import end_running
-from seriatim.commands import drop_where
+from seriatim.commands import _end_running as end_running
+from seriatim.edits import by_turn, closed_turn, rewrite, undo
+from seriatim.effects import ROUTED, Finished
 from seriatim.entry import SessionEntry
-from seriatim.errors import InvalidInputError, LaneBusyError, SurfaceHorizonError
+from seriatim.errors import LaneBusyError, SurfaceHorizonError
 from seriatim.events import Data, Event, lane_log
 from seriatim.facts import entry
 from seriatim.lane import SessionPart
@@ -25,6 +26,8 @@ from seriatim.model import SessionSource
 from seriatim.recovery import close_turn, recover
 from seriatim.shown import Shown
 from seriatim.wakes import leave_session
+
+# ``once``: deciding it twice would do it twice; where nobody knows whether it was done, the caller is told so.
 
 Messages = tuple[tuple[str, Data], ...]
 """Messages of a transcript as event types and data, oldest first (``seriatim.transcripts``)."""
@@ -49,6 +52,7 @@ class Touch:
 class Reset:
     """A fresh session, as /reset makes one."""
 
+    once: ClassVar[bool] = True
     display_name: str | None = None
 
 
@@ -89,6 +93,7 @@ class Release:
 class Append:
     """Add messages to a session of the lane, as closed turns of their own."""
 
+    once: ClassVar[bool] = True
     session: str
     messages: Messages
 
@@ -97,6 +102,7 @@ class Append:
 class Rewrite:
     """Show these messages instead of everything."""
 
+    once: ClassVar[bool] = True
     session: str
     messages: Messages
 
@@ -105,6 +111,7 @@ class Rewrite:
 class Rewind:
     """Take back the last ``turns`` visible turns, or as many as there are."""
 
+    once: ClassVar[bool] = True
     session: str
     turns: int = 1
 
@@ -137,9 +144,9 @@ def _get_or_create(batch: Batch, m: GetOrCreate) -> SessionEntry | None:
     state = batch.state
     source = m.source.to_dict()
     if state.bound is None:
-        batch.bind_new("first", source=source)
+        batch.bind_new("first", facts={"source": source})
     elif m.force_new:
-        _renew(batch, "force_new", "none", source=source)
+        _renew(batch, "force_new", "none", facts={"source": source})
     elif state.suspended_at is not None and state.running is None:
         leave_session(batch)
         batch.bind_new("suspended", "suspended")
@@ -164,16 +171,25 @@ def _reset(batch: Batch, m: Reset) -> SessionEntry | None:
     if batch.state.bound is None:
         return None
     facts: Data = {} if m.display_name is None else {"displayName": m.display_name}
-    _renew(batch, "reset", "fresh", **facts)
+    _renew(batch, "reset", "fresh", facts)
     return entry(batch.state)
 
 
-def _renew(batch: Batch, reason: str, boundary: Literal["none", "fresh"], **facts: Any) -> None:
+def _renew(batch: Batch, reason: str, boundary: Literal["none", "fresh"], facts: Data) -> None:
     """What /new does, without its words."""
     end_running(batch, "new")
-    drop_where(batch, lambda kind: kind != "wake", "reset")
+    _drop_human(batch)
     leave_session(batch)
-    batch.bind_new(reason, boundary, **facts)
+    batch.bind_new(reason, boundary, facts=facts)
+
+
+def _drop_human(batch: Batch) -> None:
+    state = batch.state
+    waits = [turn.ids for turn in state.interrupted if turn.kind != "wake"]
+    waits += [held.ids for held in state.queue if held.kind != "wake"]
+    for ids in waits:
+        batch.lane("inbox/dropped", {"ids": list(ids), "reason": "reset"})
+        batch.after.extend(Finished(inbox_id, "dropped", None, "reset") for inbox_id in ids)
 
 
 def _switch(batch: Batch, m: Switch) -> SessionEntry | Elsewhere | None:
@@ -225,6 +241,7 @@ def _release(batch: Batch, m: Release) -> bool:
     if state.bound is None or busy or state.suspended_at is not None or state.active_at >= m.before:
         return False
     batch.lane("route/released", {"reason": m.reason, "session": state.bound})
+    batch.internal.append(ROUTED)
     return True
 
 
@@ -257,11 +274,11 @@ def _import(batch: Batch, m: Import) -> bool:
     boundary = "suspended" if old.was_auto_reset else "fresh" if old.is_fresh_reset else "none"
     shown = batch.shown(old.session_id)
     if shown is None:
-        batch.bind_new("imported", boundary, session_id=old.session_id, **facts)
+        batch.bind_new("imported", boundary, old.session_id, facts)
     elif shown.lane is None:
         if boundary != "none":
             facts["boundary"] = boundary
-        batch.bind_known(shown, "imported", **facts)
+        batch.bind_known(shown, "imported", facts)
     else:
         return False
     if old.suspended:
@@ -285,7 +302,7 @@ def _used(old: SessionEntry) -> Data:
     }
 
 
-def _ms(moment: Any) -> int:
+def _ms(moment: datetime) -> int:
     return max(0, round(moment.timestamp() * 1000))
 
 
@@ -296,8 +313,8 @@ def _append(batch: Batch, m: Append) -> bool:
     part = _idle_part(batch, "append", m.session)
     if part is None:
         return False
-    for messages in edits.by_turn(m.messages):
-        batch.append(part, _numbered(part, edits.closed_turn(messages, part.turns + 1), batch.time))
+    for messages in by_turn(m.messages):
+        batch.append(part, _numbered(part, closed_turn(messages, part.turns + 1), batch.time))
     return True
 
 
@@ -305,7 +322,7 @@ def _rewrite(batch: Batch, m: Rewrite) -> bool:
     shown = _idle_shown(batch, "rewrite", m.session)
     if shown is None:
         return False
-    batch.append(shown.part, edits.rewrite(shown.surface, m.messages, shown.part.turns + 1, batch.time))
+    batch.append(shown.part, rewrite(shown.surface, m.messages, shown.part.turns + 1, batch.time))
     return True
 
 
@@ -315,16 +332,16 @@ def _rewind(batch: Batch, m: Rewind) -> dict[str, Any] | None:
         return None
     turns = max(1, m.turns)
     try:
-        undo = edits.undo(shown.surface, turns, batch.time)
+        done = undo(shown.surface, turns, batch.time)
     except SurfaceHorizonError:
         whole = batch.shown(m.session, whole=True)
         assert whole is not None
-        shown, undo = whole, edits.undo(whole.surface, turns, batch.time)
-    if not undo.turns:
+        shown, done = whole, undo(whole.surface, turns, batch.time)
+    if not done.turns:
         return None
-    batch.append(shown.part, undo.events)
-    target = "" if undo.target is None else shown.events[undo.target].data["text"]
-    return {"rewound_count": len(undo.removed), "turns_undone": undo.turns, "target_text": target}
+    batch.append(shown.part, done.events)
+    target = "" if done.target is None else shown.events[done.target].data["text"]
+    return {"rewound_count": len(done.removed), "turns_undone": done.turns, "target_text": target}
 
 
 def _idle_part(batch: Batch, operation: str, session: str) -> SessionPart | None:
@@ -352,12 +369,6 @@ def _check_idle(batch: Batch, operation: str, part: SessionPart) -> None:
 
 def _numbered(part: SessionPart, made: Any, time: int) -> Sequence[Event]:
     return [Event(kind, part.head + at, time, data) for at, (kind, data) in enumerate(made)]
-
-
-def check_tokens(name: str, count: object) -> None:
-    """Raise InvalidInputError unless ``count`` is None or a count."""
-    if count is not None and (type(count) is not int or not 0 <= count < 2**53):
-        raise InvalidInputError(name, "a count is needed")
 
 
 MUTATIONS: Final[dict[type[Any], Callable[[Batch, Any], Any]]] = {

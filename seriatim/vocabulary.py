@@ -40,6 +40,8 @@ _DELIVERY = "id of the owed reply"
 _PART = "which platform message of it, from 0"
 _CALL = "the call's id, unique in its turn"
 
+EXTRA: Final = "further fields of a message that a host appended"
+
 _SESSION: Final = (
     EventType(
         "turn/start",
@@ -80,6 +82,7 @@ _SESSION: Final = (
             "text": "without sender prefix and platform notes",
             "at": "when it was accepted, epoch ms",
             "author?": "display name, else the user's id",
+            "extra?": EXTRA,
         },
         surface=True,
     ),
@@ -99,6 +102,7 @@ _SESSION: Final = (
             ),
             "finish?": "why the model stopped, in its own word",
             "mended?": "true: the text held what JSON can't carry, now U+FFFD",
+            "extra?": EXTRA,
             "summary?": "true: it replaces the messages that it cites",
         },
         surface=True,
@@ -134,6 +138,7 @@ _SESSION: Final = (
             "error?": "true: the tool raised, or there is no result",
             "outcome?": "of a synthetic result: `unknown` (recorded, may have run) or `not started` (only asked for)",
             "synthetic?": "true: no tool gave it; it closes a turn that was cut off",
+            "extra?": EXTRA,
         },
         surface=True,
     ),
