@@ -6,14 +6,17 @@ from typing import Any
 
 import pytest
 
+from seriatim.actors.surfaces import read_messages
 from seriatim.batch import Rules
 from seriatim.commits import Unknown
 from seriatim.effects import Answered, CancelTurn, Finished, RunTurn
 from seriatim.entry import SessionEntry
 from seriatim.errors import LaneBusyError, StoreUnhealthyError
+from seriatim.events import session_log
 from seriatim.facts import entry
+from seriatim.gate import LAZY_WINDOW_MS
 from seriatim.limits import SURFACE_TURNS_KEPT
-from seriatim.mail import Ask, DrainTimedOut
+from seriatim.mail import Ask, DrainTimedOut, PartSettled
 from seriatim.model import SessionSource
 from seriatim.store_calls import (
     Append,
@@ -60,14 +63,20 @@ def talked(*said: str, rules: Rules | None = None) -> Bench:
     for text in said:
         bench.said(text)
         bench.answer(f"re {text}")
+    delivered(bench)
     return bench
+
+
+def delivered(bench: Bench) -> None:
+    """What is owed has arrived, and the log says so."""
+    for owed in list(bench.gate.durable.owed):
+        bench.offer(PartSettled(owed, 0, None))
+    bench.tick(LAZY_WINDOW_MS)
+    bench.drain()
 
 
 def shown(bench: Bench, session: str | None = None) -> list[str]:
     """What the session shows, as text."""
-    from seriatim.actors.surfaces import read_messages
-    from seriatim.events import session_log
-
     log = session_log(session or bound(bench))
     reader = bench.store.reader()
     info = reader.info(log)
@@ -116,7 +125,7 @@ def test_force_new_ends_the_session_and_sets_no_flag() -> None:
     before = bound(bench)
     made: SessionEntry = asked(bench, GetOrCreate(SOURCE, force_new=True))
     assert made.session_id != before
-    assert not (made.is_fresh_reset or made.was_auto_reset)
+    assert (made.is_fresh_reset, made.was_auto_reset) == (False, False)
     [told] = bench.lane_events("route/bound")[1:]
     assert (told.data["reason"], told.data["previous"]) == ("force_new", before)
 
@@ -133,7 +142,7 @@ def test_get_or_create_goes_by_priority() -> None:
     assert replaced.session_id != first
     assert (replaced.was_auto_reset, replaced.auto_reset_reason) == (True, "suspended")
     assert replaced.reset_had_activity
-    assert not (replaced.suspended or replaced.resume_pending)
+    assert (replaced.suspended, replaced.resume_pending) == (False, False)
 
 
 def test_touch_bumps_and_records_the_prompt() -> None:
@@ -242,10 +251,12 @@ def test_release_forgets_the_route_and_keeps_the_log() -> None:
 def test_release_spares_what_is_in_use() -> None:
     """Recent, running, waiting or suspended: False."""
     bench = talked("a")
-    assert not asked(bench, Release(bench.now.time))
+    assert not asked(bench, Release(bench.gate.durable.active_at))
     bench.said("running")
     assert not asked(bench, Release(bench.now.time + 1))
     bench.said("/stop")
+    delivered(bench)
+    assert bench.gate.durable.suspended_at is not None
     assert not asked(bench, Release(bench.now.time + 1))
 
 
@@ -304,9 +315,6 @@ def test_rewind_clamps_and_keeps_the_audit_trail() -> None:
 
 def test_rewind_reaches_beyond_a_snapshot() -> None:
     """What the snapshot forgot is folded from the first event."""
-    from seriatim.actors.surfaces import read_messages
-    from seriatim.events import session_log
-
     bench = Bench()
     asked(bench, GetOrCreate(SOURCE))
     session = bound(bench)
@@ -382,7 +390,14 @@ def test_a_finalized_record_is_not_resumed() -> None:
     found = entry(base.gate.durable)
     assert found is not None
     lane = Bench()
-    old = SessionEntry("k", "old", found.created_at, found.updated_at, expiry_finalized=True, resume_pending=True)  # type: ignore[misc]
+    old = SessionEntry(
+        session_key="k",
+        session_id="old",
+        created_at=found.created_at,
+        updated_at=found.updated_at,
+        expiry_finalized=True,
+        resume_pending=True,
+    )
     assert asked(lane, Import(old))
     told = entry(lane.gate.durable)
     assert told is not None
