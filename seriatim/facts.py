@@ -92,6 +92,9 @@ class Facts:
         return made if made.before is None else attrs.evolve(made, before=Used(*fields[-1]))
 
 
+_MOVED: Final = frozenset({"switch", "resume", "moved"})
+"""Why a lane is bound to a session that was there before; one that doesn't say when it was made has it in its name."""
+
 NOTHING: Final = Facts()
 UNUSED: Final = Used()
 
@@ -99,8 +102,9 @@ UNUSED: Final = Used()
 def bound_facts(before: Facts, data: Data, time: int) -> Facts:
     """The facts of a session that the lane is bound to by this ``route/bound``."""
     used = data.get("used")
+    made = 0 if data["reason"] in _MOVED else time
     return Facts(
-        data.get("createdAt", time),
+        data.get("createdAt", made),
         data.get("source", before.origin),
         data.get("displayName", before.display_name),
         data.get("finalized", False),

@@ -7,11 +7,12 @@ how the two logs interleave. ``route/bound`` replaces the session part.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import attrs
 
+from seriatim.absorb import absorb, leave
 from seriatim.closers import OpenTurn
 from seriatim.commits import Hot
 from seriatim.errors import FormatUnsupportedError
@@ -37,6 +38,11 @@ class Waiting:
     seq: int
     time: int
 
+    @classmethod
+    def of(cls, fields: Sequence[Any]) -> Waiting:
+        """From plain JSON: data, seq, time."""
+        return cls(*fields)
+
 
 @value
 class Running:
@@ -49,6 +55,15 @@ class Running:
     generation: int
     attempt: int
     since: int
+
+    def plain(self) -> list[Any]:
+        """As plain JSON."""
+        return [list(self.ids), self.kind, self.session, self.turn, self.generation, self.attempt, self.since]
+
+    @classmethod
+    def of(cls, fields: Sequence[Any]) -> Running:
+        """The inverse of ``plain``."""
+        return cls(tuple(fields[0]), *fields[1:])
 
 
 @value
@@ -83,6 +98,17 @@ class Owed:
     since: int
     turn: int
 
+    def plain(self) -> list[Any]:
+        """As plain JSON."""
+        parts = [[p.attempts, p.failures, p.first, p.last_failed, p.done] for p in self.states]
+        return [self.id, list(self.texts), self.target.to_data(), parts, self.since, self.turn]
+
+    @classmethod
+    def of(cls, fields: Sequence[Any]) -> Owed:
+        """The inverse of ``plain``."""
+        name, texts, target, parts, since, turn = fields
+        return cls(name, tuple(texts), Target.from_data(target), tuple(PartState(*p) for p in parts), since, turn)
+
 
 @attrs.define
 class SessionPart:
@@ -111,7 +137,8 @@ class LaneState:
     ``suspended_at``: seq of the first suspension, -1 when it holds for everything, None without one.
     ``boundary``, ``had_activity``: one-shot facts for the next turn. ``phase`` and ``since`` (epoch ms) make
     a stuck lane visible. ``active_at``: epoch ms of what a person, or the host for one, did last; wakes don't count.
-    ``facts``: what the log tells of the bound session (see ``facts.entry``).
+    ``facts``: what the log tells of the bound session (see ``facts.entry``). ``merged_into``: the lane that took this
+    one over; nothing is left here then.
     """
 
     key: str
@@ -136,6 +163,7 @@ class LaneState:
     phase: str = "idle"
     since: int = 0
     session: SessionPart | None = None
+    merged_into: str | None = None
     active_at: int = 0
     facts: Facts = NOTHING
 
@@ -166,6 +194,7 @@ class LaneState:
         )
         if self.session is not None:
             twin.session = self.session.fork()
+        twin.merged_into = self.merged_into
         twin.active_at = self.active_at
         twin.facts = self.facts
         return twin
@@ -311,7 +340,11 @@ def _dropped(state: LaneState, data: Data, event: Event) -> None:
         if (kept := tuple(inbox_id for inbox_id in entry.ids if inbox_id not in gone))
     ]
     if state.interrupted:
-        state.interrupted = tuple(held for held in state.interrupted if not gone.issuperset(held.ids))
+        state.interrupted = tuple(
+            held if len(kept) == len(held.ids) else attrs.evolve(held, ids=kept)
+            for held in state.interrupted
+            if (kept := tuple(inbox_id for inbox_id in held.ids if inbox_id not in gone))
+        )
 
 
 def _without(entry: Entry, kept: tuple[str, ...], sizes: dict[str, int]) -> Entry:
@@ -390,6 +423,17 @@ def _touched(state: LaneState, data: Data, event: Event) -> None:
         state.facts = attrs.evolve(state.facts, prompt=data["lastPromptTokens"], prompt_turn=data["turn"])
 
 
+def _merged_lanes(state: LaneState, data: Data, event: Event) -> None:
+    if "into" in data:
+        leave(state, data)
+    else:
+        waiting = map(Waiting.of, data["waiting"])
+        absorb(state, event, waiting, map(Running.of, data["interrupted"]), map(Owed.of, data["owed"]))
+        if "session" in data:
+            state.session = SessionPart(data["session"])
+            state.facts = Facts(origin=state.facts.origin)
+
+
 def _suspended(state: LaneState, data: Data, event: Event) -> None:
     if data["reason"] in ("interrupted", "quarantined"):
         state.suspended_at = -1
@@ -430,6 +474,7 @@ _LANE_RULES: Final[dict[str, LaneRule]] = {
     "route/bound": _bound,
     "route/suspended": _suspended,
     "route/released": _released,
+    "lane/merged": _merged_lanes,
     "entry/touched": _touched,
     "resume/marked": _marked,
     "resume/cleared": _cleared,

@@ -40,6 +40,8 @@ _DELIVERY = "id of the owed reply"
 _PART = "which platform message of it, from 0"
 _CALL = "the call's id, unique in its turn"
 
+EXTRA: Final = "further fields of a message that a host appended"
+
 _SESSION: Final = (
     EventType(
         "turn/start",
@@ -80,6 +82,7 @@ _SESSION: Final = (
             "text": "without sender prefix and platform notes",
             "at": "when it was accepted, epoch ms",
             "author?": "display name, else the user's id",
+            "extra?": EXTRA,
         },
         surface=True,
     ),
@@ -99,6 +102,7 @@ _SESSION: Final = (
             ),
             "finish?": "why the model stopped, in its own word",
             "mended?": "true: the text held what JSON can't carry, now U+FFFD",
+            "extra?": EXTRA,
             "summary?": "true: it replaces the messages that it cites",
         },
         surface=True,
@@ -134,6 +138,7 @@ _SESSION: Final = (
             "error?": "true: the tool raised, or there is no result",
             "outcome?": "of a synthetic result: `unknown` (recorded, may have run) or `not started` (only asked for)",
             "synthetic?": "true: no tool gave it; it closes a turn that was cut off",
+            "extra?": EXTRA,
         },
         surface=True,
     ),
@@ -340,6 +345,29 @@ _LANE: Final = (
         },
     ),
     EventType(
+        "lane/merged",
+        "lane",
+        "Two lanes turned out to be one conversation's. Told in both by one commit: the one that goes has `into`, the "
+        "one that stays has the rest.",
+        {
+            "into?": "key of the lane that has everything now",
+            "ids?": "with `into`: the messages that waited; they count there from now on",
+            "from?": "key of the lane whose holdings these are",
+            "waiting?": "its messages without an outcome: accepted data, 1 if none of its suspensions came later, time",
+            "queue?": "its slot and overflow: kind, ids, authority, size of each entry",
+            "interrupted?": "its turns that are to run again",
+            "owed?": "what it owes",
+            "interruptions?": "in a row",
+            "generation?": "of its last turn",
+            "session?": "its session, where that one goes on",
+            "previous?": "the session that it replaces",
+            "boundary?": "what the next turn is told",
+            "hadActivity?": "true: the session before had turns",
+            "suspended?": "the session that goes on is suspended: true for all messages, false for later ones",
+            "resume?": "reason and time (ms) of its mark",
+        },
+    ),
+    EventType(
         "resume/marked",
         "lane",
         "The lane's work is to be taken up again after the restart.",
@@ -365,6 +393,19 @@ _SYSTEM: Final = (
             "events": "how many it held",
             "keysDropped": "how many unique keys went with it",
             "reason": "why, in the host's words",
+        },
+    ),
+    EventType(
+        "alias/learnt",
+        "system",
+        "Two ids of a platform mean the same person or chat. In the log `aliases`, the table's only truth.",
+        {
+            "platform": "its name",
+            "kind": "user; or chat: the platform replaced the old id, what is owed goes to the new one",
+            "old": "an id",
+            "new": "the id that lanes are named by from now on",
+            "account?": "which of the host's accounts told",
+            "scope?": "the guild or workspace in which the ids hold",
         },
     ),
 )
