@@ -13,28 +13,25 @@ from typing import Final
 from seriatim.closers import OpenTurn
 from seriatim.errors import FormatUnsupportedError
 from seriatim.events import Data, lane_log
-from seriatim.facts import NOTHING, Facts, Used
-from seriatim.lane import LaneState, Owed, Running, SessionPart, Waiting
+from seriatim.facts import Facts, Used
+from seriatim.lane import LaneState, Owed, Running, SessionPart, Unreached, Waiting
 from seriatim.queueing import Entry
 
 STATE_VERSION: Final = 2
 
 PLAIN: Final = (
     "head", "bound", "generation", "interruptions", "suspended_at", "resume_reason", "resume_marked_at", "boundary",
-    "had_activity", "accepted", "answered", "merged", "dropped", "phase", "since", "active_at",
+    "had_activity", "accepted", "answered", "merged", "dropped", "phase", "since",
 )  # fmt: skip
 """Fields of the lane part that are JSON as they are."""
 
 LATER: Final = ("merged_into",)
 """The same, of fields that are None nearly always and left out then, as they are by older releases."""
 
+COUNTS: Final = ("bots", "bots_at")
+"""The same, of fields that are 0 nearly always."""
 
-def _second(data: Data) -> Data:
-    """To version 2: what the first didn't tell."""
-    return {**data, "active_at": data["since"], "facts": NOTHING.plain()}
-
-
-_UPCASTERS: Final[dict[int, Callable[[Data], Data]]] = {1: _second}
+_UPCASTERS: Final[dict[int, Callable[[Data], Data]]] = {1: lambda data: data}
 """From a version of the lane part to the next."""
 
 
@@ -47,7 +44,12 @@ def lane_snapshot(state: LaneState) -> Data:
     data["waiting"] = [[w.data, w.seq, w.time] for w in state.waiting.values()]
     data["queue"] = [[e.kind, list(e.ids), e.auth, e.size] for e in state.queue]
     data["owed"] = list(map(Owed.plain, state.owed.values()))
-    data["facts"] = state.facts.plain()
+    data["active_at"], data["facts"] = state.active_at, state.facts.plain()
+    data |= {name: told for name in COUNTS if (told := getattr(state, name))}
+    if state.unreached:
+        data["unreached"] = [[lost.delivery, lost.since, lost.reason] for lost in state.unreached]
+    if state.drafts:
+        data["drafts"] = list(map(list, state.drafts))
     return data
 
 
@@ -63,7 +65,12 @@ def lane_from_snapshot(key: str, version: int, data: Data) -> LaneState:
     state.waiting = {told["id"]: Waiting(told, seq, time) for told, seq, time in data["waiting"]}
     state.queue = [Entry(kind, tuple(ids), auth, size) for kind, ids, auth, size in data["queue"]]
     state.owed = {owed.id: owed for owed in map(Owed.of, data["owed"])}
-    state.facts = Facts.of(data["facts"])
+    state.active_at = data.get("active_at", state.since)
+    if "facts" in data:
+        state.facts = Facts.of(data["facts"])
+    state.bots, state.bots_at = data.get("bots", 0), data.get("bots_at", 0)
+    state.unreached = tuple(Unreached(*lost) for lost in data.get("unreached", ()))
+    state.drafts = tuple((claim, message_id) for claim, message_id in data.get("drafts", ()))
     return state
 
 
