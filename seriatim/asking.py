@@ -30,6 +30,14 @@ from seriatim.queue_edits import (
     move_message,
 )
 from seriatim.store_calls import MUTATIONS
+from seriatim.undelivered import (
+    AbandonDelivery,
+    RetryDelivery,
+    SendAgain,
+    abandon_delivery,
+    retry_delivery,
+    send_again,
+)
 
 QUESTIONS: Final[dict[type[Any], Callable[[Batch, Any], Any]]] = {
     ListQueue: list_queue,
@@ -39,6 +47,9 @@ QUESTIONS: Final[dict[type[Any], Callable[[Batch, Any], Any]]] = {
     ClearQueue: clear_queue,
     ExpireQueue: expire_queue,
     **MUTATIONS,
+    RetryDelivery: retry_delivery,
+    AbandonDelivery: abandon_delivery,
+    SendAgain: send_again,
 }
 
 
