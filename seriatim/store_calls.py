@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Final, Literal
 from attrs import frozen
 
 from seriatim.batch import Batch
-from seriatim.commands import _end_running as end_running
+from seriatim.breaking import end_running
 from seriatim.edits import by_turn, closed_turn, rewrite, undo
 from seriatim.effects import ROUTED, Finished
 from seriatim.entry import SessionEntry
