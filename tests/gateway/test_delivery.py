@@ -365,7 +365,7 @@ def test_a_crash_between_parts_repeats_only_what_is_in_doubt(
     async def second() -> None:
         platform.come_back()
         async with timed(counted, tmp_path / "image", platform, clock) as (it, _):
-            await owed(it)
+            await until(lambda: it.health["replies_pending"] or len(platform.received) >= 4)
             await goes_on(it, clock, MINUTE_MS)
 
     run(first())
@@ -455,7 +455,7 @@ def test_thread_and_anchor_are_kept_through_a_restart(
     async def second() -> None:
         platform.gone.update(gone)
         async with timed(echo, tmp_path, platform, clock) as (it, _):
-            await owed(it)
+            await until(lambda: it.health["replies_pending"] or platform.received)
             await goes_on(it, clock, MINUTE_MS)
             [got] = platform.received
             assert got.out.text == "echo hi"
