@@ -39,6 +39,11 @@ class Rules:
     attempts_ambiguous_max: int = 3
     refuse_behind: bool = False
     bot_exchanges_max: int = 8
+    partial: Literal["withhold", "send"] = "withhold"
+
+
+def _nothing_streamed(generation: int) -> str:
+    return ""
 
 
 @define
@@ -46,7 +51,8 @@ class Now:
     """What the world brings to a decision; a shell reuses one and sets its time.
 
     ``time``: epoch ms. ``fresh_id`` and ``session_id`` make new ids. ``take_slot`` tries to take a turn
-    slot without waiting. ``channel`` tells about the way to a target. ``draining``: start no turn.
+    slot without waiting. ``channel`` tells about the way to a target. ``draining``: start no turn. ``streamed`` tells
+    what the turn of a generation has shown of its answer so far.
     """
 
     time: int
@@ -55,6 +61,7 @@ class Now:
     take_slot: Callable[[], bool]
     channel: Callable[[Target], Channel]
     draining: bool = False
+    streamed: Callable[[int], str] = _nothing_streamed
 
 
 @define
