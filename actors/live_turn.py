@@ -91,9 +91,12 @@ class Turn:
 
 
 def text_of(job: TurnJob) -> str:
-    """The claims' texts joined by newlines, with sender prefixes where the session is shared."""
+    """The claims' texts joined by newlines, with sender prefixes where the session is shared; nobody said a wake's."""
     if not job.shared:
         if len(job.claims) == 1:
             return job.claims[0].text
         return "\n".join(claim.text for claim in job.claims)
-    return "\n".join(with_speaker(speaker_label(claim.source), claim.text) for claim in job.claims)
+    return "\n".join(
+        claim.text if claim.kind == "wake" else with_speaker(speaker_label(claim.source), claim.text)
+        for claim in job.claims
+    )

@@ -237,6 +237,8 @@ class _Ends:
         match event.type:
             case "inbox/accepted" if data["id"] in self.ids:
                 self._found[data["id"]] = None
+            case "lane/merged" if "from" in data:
+                self._found |= {told["id"]: None for told, _, _ in data["waiting"] if told["id"] in self.ids}
             case "inbox/claimed":
                 self._turn = (data["session"], data["turn"])
             case "inbox/answered":

@@ -11,7 +11,8 @@ from typing import Any
 
 from seriatim.actors.session import Flush, SessionActor, Tick
 from seriatim.commits import Durable, Refused, Unknown
-from seriatim.mail import AttemptWanted, Inbound, PartAbandoned, PartFailed, PartSettled, Quarantine
+from seriatim.errors import SeriatimError
+from seriatim.mail import Ask, AttemptWanted, Inbound, PartAbandoned, PartFailed, PartSettled, Quarantine
 
 __all__ = ["QuarantinedLane"]
 
@@ -27,6 +28,8 @@ class QuarantinedLane(SessionActor):
         """Refuse inbound mail; what a turn still says goes nowhere, for its turn is open in the log."""
         if type(message) is Inbound:
             self._ports.receipts.refuse(message.id, "quarantined")
+        elif type(message) is Ask:
+            self._ports.asks.fail(message.token, SeriatimError("the lane is given up until the next start"))
         elif type(message) in SERVED:
             super().on_receive(message)
 

@@ -14,6 +14,7 @@ from typing import Any
 import pykka
 from attrs import Factory, frozen
 
+from seriatim.actors.asks import Asks, Done
 from seriatim.actors.delivery import Deliveries, DeliveryActor, Sender
 from seriatim.actors.dispatch import Dispatcher
 from seriatim.actors.ids import Ids
@@ -35,7 +36,7 @@ from seriatim.commits import Hot
 from seriatim.errors import ActorError, StoreUnhealthyError
 from seriatim.events import LogId
 from seriatim.keys import KeySettings, canonical_key, escape_part
-from seriatim.mail import DrainTimedOut, Inbound
+from seriatim.mail import Ask, DrainTimedOut, Inbound
 from seriatim.model import MessageEvent
 from seriatim.storage.contract import Store, StoreReader
 
@@ -99,6 +100,7 @@ class Runtime:
         self.dispatchers = dispatchers
         self.runner = runner
         self.receipts = Receipts(runner)
+        self.asks = Asks()
         self.deliveries = Deliveries()
         self.directory = Directory()
         self.slots = TurnSlots(settings.slots_max)
@@ -164,6 +166,7 @@ class Runtime:
             writer=self._writer,
             reader=self._reader,
             receipts=self.receipts,
+            asks=self.asks,
             runner=self.runner,
             slots=self.slots,
             switches=self.switches,
@@ -244,6 +247,15 @@ class Runtime:
             self.receipts.refuse(inbox_id, "lane_busy")
         return receipt
 
+    def ask(self, lane: str, question: Any, done: Done) -> None:
+        """Ask a lane, live or not, in order with its other mail; ``done`` is called once."""
+        token = self.ids.fresh()
+        self.asks.open(token, done)
+        try:
+            self.directory.submit(lane, Ask(token, question))
+        except ActorError as error:
+            self.asks.fail(token, error)
+
     def turn_away(self) -> None:
         """What was accepted so far and no lane has decided yet is refused: whoever offers it keeps it, in its order."""
         self.switches.wave += 1
@@ -276,6 +288,7 @@ class Runtime:
         """Stop all actors, the writer last; a future that is set when they are gone."""
         self.switches.stopped = True
         self.receipts.close()
+        self.asks.close()
         return self.system.stop_all()
 
     def close_store(self, timeout_s: float) -> bool:
@@ -299,6 +312,7 @@ class Runtime:
             clock=self.clock,
             writer=self._port,
             receipts=self.receipts,
+            asks=self.asks,
             runner=self.runner,
             slots=self.slots,
             deliveries=self.deliveries,

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from attrs import Factory, frozen
 
+from seriatim.actors.asks import Asks
 from seriatim.actors.clockwork import signal_later
 from seriatim.actors.delivery import Deliveries
 from seriatim.actors.loading import LaneReader, ReadSession, ReadTranscript, TranscriptRead
@@ -29,6 +30,7 @@ from seriatim.commits import Commit, Durable, Refused, Unknown
 from seriatim.effects import (
     Ack,
     AckDuplicate,
+    Answered,
     CancelTurn,
     Deliver,
     DropDelivery,
@@ -47,7 +49,7 @@ from seriatim.effects import (
 from seriatim.events import Data
 from seriatim.gate import Gate, Out
 from seriatim.limits import KEYS_REMEMBERED_MAX
-from seriatim.mail import AttemptWanted, Inbound, PartAbandoned, PartFailed, PartSettled, SlotGranted, TurnBroken
+from seriatim.mail import Ask, AttemptWanted, Inbound, PartAbandoned, PartFailed, PartSettled, SlotGranted, TurnBroken
 from seriatim.model import SessionSource, Target
 from seriatim.outbox import Channel
 from seriatim.shown import Loaded
@@ -123,6 +125,7 @@ class LanePorts:
     clock: Clock
     writer: CommitPort
     receipts: Receipts
+    asks: Asks
     runner: TurnRunner
     slots: TurnSlots
     deliveries: Deliveries
@@ -301,6 +304,9 @@ class SessionActor(PooledActor):
     def _finished(self, permit: Permit | None, effect: Finished) -> None:
         self._ports.receipts.finished(effect)
 
+    def _answered(self, permit: Permit | None, effect: Answered) -> None:
+        self._ports.asks.answered(effect)
+
     def _run_turn(self, permit: Permit | None, effect: RunTurn) -> None:
         assert permit is not None
         if self._transcript.missing:
@@ -399,6 +405,7 @@ _LEAVE: Final[dict[type[Any], Callable[[SessionActor, Permit | None, Any], None]
     Nack: SessionActor._nack,
     AckDuplicate: SessionActor._ack_duplicate,
     Finished: SessionActor._finished,
+    Answered: SessionActor._answered,
     RunTurn: SessionActor._run_turn,
     CancelTurn: SessionActor._cancel_turn,
     ReleaseCalls: SessionActor._release_calls,
@@ -412,7 +419,9 @@ _LEAVE: Final[dict[type[Any], Callable[[SessionActor, Permit | None, Any], None]
     ReadShown: SessionActor._read_shown,
 }
 # What an ending incarnation still finds in its mailbox and its successor must hear.
-FOR_SUCCESSOR = (Inbound, StepOffered, ToolFinished, TurnEnded, AttemptWanted, PartSettled, PartFailed, PartAbandoned)
+FOR_SUCCESSOR = (
+    Inbound, Ask, StepOffered, ToolFinished, TurnEnded, AttemptWanted, PartSettled, PartFailed, PartAbandoned,
+)  # fmt: skip
 
 __all__ = [
     "FOR_SUCCESSOR",

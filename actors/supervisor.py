@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from attrs import Factory, define, frozen
 
+from seriatim.actors.asks import Asks
 from seriatim.actors.clockwork import signal_later
 from seriatim.actors.loading import LaneRead, LaneReader, LaneUnreadable, ReadLane
 from seriatim.actors.persistence import Fence, Fenced
@@ -26,16 +27,26 @@ from seriatim.actors.system import ActorSystem
 from seriatim.actors.turns import TurnRunner
 from seriatim.batch import Rules
 from seriatim.clock import Clock
-from seriatim.errors import ActorDeadError, ActorError, MailboxFullError, OwnershipLostError
+from seriatim.errors import ActorDeadError, ActorError, MailboxFullError, OwnershipLostError, SeriatimError
 from seriatim.events import lane_log
 from seriatim.gate import Gate
 from seriatim.keys import parse_session_key
 from seriatim.limits import CRASHES_FORGOTTEN_MS, CRASHES_MAX, HELD_MAX, MAILBOX_MAX, RESTART_MS, UNWIND_MS_MAX
-from seriatim.mail import DrainTimedOut, Inbound, Mail, PartAbandoned, PartFailed, PartSettled, Quarantine, Recover
+from seriatim.mail import (
+    Ask,
+    DrainTimedOut,
+    Inbound,
+    Mail,
+    PartAbandoned,
+    PartFailed,
+    PartSettled,
+    Quarantine,
+    Recover,
+)
 from seriatim.turn import TurnEnded
 
 _log = logging.getLogger("seriatim.supervisor")
-_FORWARDED = frozenset({Inbound, PartSettled, PartFailed, PartAbandoned})
+_FORWARDED = frozenset({Inbound, Ask, PartSettled, PartFailed, PartAbandoned})
 
 State = Literal["fencing", "reading", "live", "passivating", "backing off", "unwinding", "quarantined"]
 
@@ -166,8 +177,8 @@ class Directory:
         if ref is None or key in self._routed or not ref.signal(mail):
             self.route(key, mail)
 
-    def submit(self, key: str, mail: Inbound) -> None:
-        """Inbound mail. Raises MailboxFullError."""
+    def submit(self, key: str, mail: Inbound | Ask) -> None:
+        """Mail that keeps its order of arrival. Raises MailboxFullError."""
         ref = self.live.get(key)
         if ref is not None and key not in self._routed:
             try:
@@ -208,6 +219,7 @@ class SupervisorPorts:
     writer: Ref[Any]
     reader: Ref[LaneReader]
     receipts: Receipts
+    asks: Asks
     runner: TurnRunner
     slots: TurnSlots
     switches: Switches
@@ -290,6 +302,8 @@ class SupervisorActor(PooledActor):
             self._refuse(lane, message.mail)
         elif type(message.mail) is Inbound and len(lane.held) >= HELD_MAX:
             self._ports.receipts.refuse(message.mail.id, "lane_busy")
+        elif type(message.mail) is Ask and len(lane.held) >= HELD_MAX:
+            self._ports.asks.fail(message.mail.token, SeriatimError("the lane is busy; ask again later"))
         else:
             lane.held.append(message.mail)
             if type(message.mail) is TurnEnded and message.mail.generation == lane.unwinding:
@@ -301,18 +315,23 @@ class SupervisorActor(PooledActor):
         """Mail for a lane in quarantine: people hear no, and reports go to who still settles the notice."""
         if type(mail) is Inbound:
             self._ports.receipts.refuse(mail.id, "quarantined")
+        elif type(mail) is Ask:
+            self._ports.asks.fail(mail.token, SeriatimError("the lane is given up until the next start"))
         elif lane.ref is not None:
             lane.ref.signal(mail)
 
     def _forward(self, lane: _Lane, mail: Mail) -> None:
         assert lane.ref is not None
-        if type(mail) is not Inbound:
+        if not isinstance(mail, (Inbound, Ask)):
             lane.ref.signal(mail)
             return
         try:
             lane.ref.tell(mail)
         except MailboxFullError:
-            self._ports.receipts.refuse(mail.id, "lane_busy")
+            if isinstance(mail, Ask):
+                self._ports.asks.fail(mail.token, SeriatimError("the lane is busy; ask again later"))
+            else:
+                self._ports.receipts.refuse(mail.id, "lane_busy")
         except ActorDeadError:
             lane.held.append(mail)  # its crash is on the way to us
 
@@ -436,6 +455,9 @@ class SupervisorActor(PooledActor):
         if type(crash.message) is Inbound:
             lane.last = crash.message
             struck = self._judge(lane, crash.message, crash.error)
+        elif type(crash.message) is Ask:
+            self._ports.asks.fail(crash.message.token, SeriatimError(f"the lane died of it: {crash.error!r}"))
+            struck = []
         # As it came in: what the gate had taken, what was being handled, what still waited.
         self._inherit(lane, [*self._leftover(lane), *struck, *crash.signals, *crash.mail])
         if ended is not None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from seriatim.asking import ask
 from seriatim.batch import Batch
 from seriatim.closers import OpenTurn
 from seriatim.commands import COMMANDS, unknown_command
@@ -28,6 +29,7 @@ from seriatim.inbox import abandon, accepted_data, end_claims, reply_target, tar
 from seriatim.lane import Running
 from seriatim.limits import WAITING_MAX
 from seriatim.mail import (
+    Ask,
     AttemptWanted,
     DrainTimedOut,
     Inbound,
@@ -358,6 +360,11 @@ def _recover(batch: Batch, m: Recover) -> None:
     start_next(batch)
 
 
+def _ask(batch: Batch, m: Ask) -> None:
+    ask(batch, m)
+    start_next(batch)
+
+
 def _slot_granted(batch: Batch, m: SlotGranted) -> None:
     start_next(batch)
 
@@ -393,4 +400,5 @@ _RULES: Final[dict[type[Any], Callable[[Batch, Any], None]]] = {
     PartAbandoned: _part_abandoned,
     DrainTimedOut: _drain_timed_out,
     Quarantine: _quarantine,
+    Ask: _ask,
 }

@@ -5,10 +5,11 @@ The gate hands out each of the first group together with the permit of its commi
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import attrs
 
+from seriatim.errors import SeriatimError
 from seriatim.events import Data, LogId
 from seriatim.model import Target
 
@@ -60,6 +61,15 @@ class Finished:
     outcome: Literal["answered", "merged", "dropped"]
     text: str | None
     reason: str
+
+
+@value
+class Answered:
+    """A question of the host's is decided, durably; or, with ``error``, it isn't and nothing came of it."""
+
+    token: str
+    value: Any
+    error: SeriatimError | None = None
 
 
 @value
@@ -173,6 +183,7 @@ Effect = (
     | Nack
     | AckDuplicate
     | Finished
+    | Answered
     | RunTurn
     | CancelTurn
     | ReleaseCalls

@@ -14,7 +14,7 @@ from attrs import Factory, define
 from seriatim.batch import Batch, Now, Rules
 from seriatim.commits import Commit, Durable, Outcome, Refused, Unknown
 from seriatim.decide import decide
-from seriatim.effects import AckDuplicate, Effect, Nack, Permit, ReadShown
+from seriatim.effects import AckDuplicate, Answered, Effect, Nack, Permit, ReadShown
 from seriatim.errors import (
     BindingMismatchError,
     CommitTooLargeError,
@@ -22,6 +22,7 @@ from seriatim.errors import (
     KeysTakenError,
     OwnershipLostError,
     SeriatimError,
+    StoreUnhealthyError,
 )
 from seriatim.events import lane_log, weight
 from seriatim.lane import LaneState
@@ -35,6 +36,7 @@ from seriatim.limits import (
 )
 from seriatim.mail import (
     LAZY,
+    Ask,
     DrainTimedOut,
     Inbound,
     Mail,
@@ -49,8 +51,8 @@ from seriatim.shown import Loaded, Wanted
 from seriatim.turn import StepOffered, ToolFinished, TurnEnded
 
 LAZY_WINDOW_MS = 200
-_REPEATABLE = frozenset({Inbound, PartSettled, PartAbandoned})
-_AHEAD_OF_KEPT = frozenset({Inbound, SlotGranted})
+_REPEATABLE = frozenset({Inbound, Ask, PartSettled, PartAbandoned})
+_AHEAD_OF_KEPT = frozenset({Inbound, Ask, SlotGranted})
 _ONCE = frozenset({PartFailed, StepOffered, ToolFinished, TurnEnded, DrainTimedOut, TurnBroken})
 
 
@@ -319,6 +321,9 @@ class Gate:
                     mail = mail[:index] + mail[index + 1 :]
                     if type(message) is Inbound:
                         out.internal.append(Nack(message.id, f"error: {type(error).__name__}"))
+                    elif type(message) is Ask:
+                        told = SeriatimError(f"the question could not be decided: {type(error).__name__}")
+                        out.internal.append(Answered(message.token, None, told))
                     else:
                         out.failed = error
                         self._over = True
@@ -386,6 +391,8 @@ class Gate:
         why = "too large" if isinstance(error, CommitTooLargeError) else "malformed"
         if type(message) is Inbound:
             out.internal.append(Nack(message.id, why.replace(" ", "_")))
+        elif type(message) is Ask:
+            out.internal.append(Answered(message.token, None, error))
         elif type(message) is TurnEnded and message.detail != (detail := f"the reply was {why}"):
             self._put_back([TurnEnded(message.turn, message.generation, "failed", None, detail=detail)])
         elif type(message) is StepOffered or type(message) is ToolFinished:
@@ -407,6 +414,9 @@ class Gate:
         for message in mail:
             if type(message) is Inbound:
                 out.internal.append(Nack(message.id, "storage_unavailable"))
+            elif type(message) is Ask:
+                told = StoreUnhealthyError("the store refuses; nothing was changed")
+                out.internal.append(Answered(message.token, None, told))
             else:
                 self._kept.append(message)
         if self._kept:

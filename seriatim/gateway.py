@@ -16,15 +16,18 @@ from typing import Any
 
 import attrs
 
+from seriatim.actors.lane_queue import LaneQueue
 from seriatim.actors.notices import REFUSED
 from seriatim.actors.receipts import Receipt
 from seriatim.actors.runtime import Runtime
 from seriatim.actors.spooling import UNAVAILABLE
 from seriatim.adapters.base import Adapter
 from seriatim.errors import GatewayClosedError, InvalidInputError, StoreUnhealthyError, WrongThreadError
+from seriatim.keys import canonical_key, parse_session_key
 from seriatim.mainloop import OwnLoop
-from seriatim.model import MessageEvent
+from seriatim.model import MessageEvent, Platform, SessionSource
 from seriatim.opening import resolve
+from seriatim.queue_edits import CancelOutcome
 
 
 class Gateway(OwnLoop):
@@ -84,6 +87,44 @@ class Gateway(OwnLoop):
         except RuntimeError:
             accepting.close()
             raise GatewayClosedError("the event loop was closed under the gateway") from None
+
+    async def wake(self, session_key: str, text: str, *, session_id: str | None = None, kind: str = "") -> Receipt:
+        """Start a turn of the host's own in a lane, when its time comes; nobody said ``text``.
+
+        ``session_id``: what the wake is for; where the lane has left that session by then (/stop doesn't leave it), the
+        wake is dropped{session_left} and its text kept in the log. ``kind``: what it is about, in a word of the host's.
+        Survives /stop, /new and /reset. The reply goes to the lane's chat. Raises as ``accept``.
+        """
+        return await self.accept(self._wake_event(session_key, text, session_id, kind))
+
+    def _wake_event(self, session_key: str, text: str, session_id: str | None, kind: str) -> MessageEvent:
+        key = parse_session_key(session_key)
+        source = SessionSource(
+            platform=Platform(key.platform),
+            chat_id=key.chat_id,
+            chat_type=key.chat_type,
+            user_id=key.participant or None,
+            thread_id=key.thread_id or None,
+            guild_id=key.scope or None,
+        )
+        if canonical_key(source, self.config, key.account) != session_key:
+            raise InvalidInputError("session_key", "this configuration has no such lane")
+        return MessageEvent(
+            text, source, account=key.account, internal=True, wake_session_id=session_id, wake_kind=kind
+        )
+
+    def queue(self, session_key: str) -> LaneQueue:
+        """What waits in a lane, to see and to steer. Raises InvalidInputError for what is no lane's key."""
+        parse_session_key(session_key)
+        return LaneQueue(session_key, self._live, self._now_ms)
+
+    def _now_ms(self) -> int:
+        assert self._clock is not None
+        return self._clock.now_ms()
+
+    async def cancel(self, receipt: Receipt) -> CancelOutcome:
+        """Take a message back that still waits: it is dropped{cancelled}. See ``LaneQueue.cancel``."""
+        return await self.queue(receipt.session_key).cancel(receipt.message_id)
 
     def _check_open(self) -> None:
         if self._pid != os.getpid():

@@ -7,11 +7,12 @@ how the two logs interleave. ``route/bound`` replaces the session part.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import attrs
 
+from seriatim.absorb import absorb, leave
 from seriatim.closers import OpenTurn
 from seriatim.commits import Hot
 from seriatim.errors import FormatUnsupportedError
@@ -36,6 +37,11 @@ class Waiting:
     seq: int
     time: int
 
+    @classmethod
+    def of(cls, fields: Sequence[Any]) -> Waiting:
+        """From plain JSON: data, seq, time."""
+        return cls(*fields)
+
 
 @value
 class Running:
@@ -48,6 +54,15 @@ class Running:
     generation: int
     attempt: int
     since: int
+
+    def plain(self) -> list[Any]:
+        """As plain JSON."""
+        return [list(self.ids), self.kind, self.session, self.turn, self.generation, self.attempt, self.since]
+
+    @classmethod
+    def of(cls, fields: Sequence[Any]) -> Running:
+        """The inverse of ``plain``."""
+        return cls(tuple(fields[0]), *fields[1:])
 
 
 @value
@@ -82,6 +97,17 @@ class Owed:
     since: int
     turn: int
 
+    def plain(self) -> list[Any]:
+        """As plain JSON."""
+        parts = [[p.attempts, p.failures, p.first, p.last_failed, p.done] for p in self.states]
+        return [self.id, list(self.texts), self.target.to_data(), parts, self.since, self.turn]
+
+    @classmethod
+    def of(cls, fields: Sequence[Any]) -> Owed:
+        """The inverse of ``plain``."""
+        name, texts, target, parts, since, turn = fields
+        return cls(name, tuple(texts), Target.from_data(target), tuple(PartState(*p) for p in parts), since, turn)
+
 
 @attrs.define
 class SessionPart:
@@ -108,7 +134,7 @@ class LaneState:
     ended without an outcome, oldest first; their claims run again. ``interruptions``: in a row.
     ``suspended_at``: seq of the first suspension, -1 when it holds for everything, None without one.
     ``boundary``, ``had_activity``: one-shot facts for the next turn. ``phase`` and ``since`` (epoch ms) make
-    a stuck lane visible.
+    a stuck lane visible. ``merged_into``: the lane that took this one over; nothing is left here then.
     """
 
     key: str
@@ -133,6 +159,7 @@ class LaneState:
     phase: str = "idle"
     since: int = 0
     session: SessionPart | None = None
+    merged_into: str | None = None
 
     def fork(self) -> LaneState:
         """A private copy; what it shares with this one is immutable."""
@@ -161,6 +188,7 @@ class LaneState:
         )
         if self.session is not None:
             twin.session = self.session.fork()
+        twin.merged_into = self.merged_into
         return twin
 
 
@@ -364,6 +392,22 @@ def _bound(state: LaneState, data: Data, event: Event) -> None:
     state.resume_reason = None
 
 
+def _released(state: LaneState, data: Data, event: Event) -> None:
+    """The next message starts a fresh session."""
+    state.bound = state.session = state.suspended_at = state.resume_reason = None
+    state.boundary, state.had_activity = "none", False
+
+
+def _merged_lanes(state: LaneState, data: Data, event: Event) -> None:
+    if "into" in data:
+        leave(state, data)
+    else:
+        waiting = map(Waiting.of, data["waiting"])
+        absorb(state, event, waiting, map(Running.of, data["interrupted"]), map(Owed.of, data["owed"]))
+        if "session" in data:
+            state.session = SessionPart(data["session"])
+
+
 def _suspended(state: LaneState, data: Data, event: Event) -> None:
     if data["reason"] in ("interrupted", "quarantined"):
         state.suspended_at = -1
@@ -403,6 +447,8 @@ _LANE_RULES: Final[dict[str, LaneRule]] = {
     "delivery/abandoned": _settled,
     "route/bound": _bound,
     "route/suspended": _suspended,
+    "route/released": _released,
+    "lane/merged": _merged_lanes,
     "resume/marked": _marked,
     "resume/cleared": _cleared,
     "turn/late": _nothing,

@@ -7,7 +7,7 @@ The runner's StepOffered, ToolFinished and TurnEnded (seriatim.turn) are kept me
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import attrs
 from attrs import frozen
@@ -41,6 +41,14 @@ class Inbound:
     by_receipt: bool = False
     prefix: str = "/"
     wave: int = 0
+
+
+@frozen
+class Ask:
+    """From the host: a question to the lane (see seriatim.asking); answered under ``token``."""
+
+    token: str
+    question: Any
 
 
 @frozen
@@ -135,6 +143,7 @@ Mail = (
     | PartAbandoned
     | DrainTimedOut
     | Quarantine
+    | Ask
 )
 
 LAZY = frozenset({PartSettled, PartFailed})

@@ -8,13 +8,12 @@ replace, go through ``_UPCASTERS`` first.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 from seriatim.closers import OpenTurn
 from seriatim.errors import FormatUnsupportedError
 from seriatim.events import Data, lane_log
-from seriatim.lane import LaneState, Owed, PartState, Running, SessionPart, Waiting
-from seriatim.model import Target
+from seriatim.lane import LaneState, Owed, Running, SessionPart, Waiting
 from seriatim.queueing import Entry
 
 STATE_VERSION: Final = 1
@@ -25,6 +24,9 @@ PLAIN: Final = (
 )  # fmt: skip
 """Fields of the lane part that are JSON as they are."""
 
+LATER: Final = ("merged_into",)
+"""The same, of fields that are None nearly always and left out then, as they are by older releases."""
+
 _UPCASTERS: Final[dict[int, Callable[[Data], Data]]] = {}
 """From a version of the lane part to the next."""
 
@@ -32,11 +34,12 @@ _UPCASTERS: Final[dict[int, Callable[[Data], Data]]] = {}
 def lane_snapshot(state: LaneState) -> Data:
     """The lane part of ``state``; the session part has its own log and so its own snapshot."""
     data: Data = {name: getattr(state, name) for name in PLAIN}
-    data["running"] = None if state.running is None else _from_running(state.running)
-    data["interrupted"] = list(map(_from_running, state.interrupted))
+    data |= {name: told for name in LATER if (told := getattr(state, name)) is not None}
+    data["running"] = None if state.running is None else state.running.plain()
+    data["interrupted"] = list(map(Running.plain, state.interrupted))
     data["waiting"] = [[w.data, w.seq, w.time] for w in state.waiting.values()]
     data["queue"] = [[e.kind, list(e.ids), e.auth, e.size] for e in state.queue]
-    data["owed"] = list(map(_from_owed, state.owed.values()))
+    data["owed"] = list(map(Owed.plain, state.owed.values()))
     return data
 
 
@@ -46,12 +49,12 @@ def lane_from_snapshot(key: str, version: int, data: Data) -> LaneState:
         version, data = version + 1, _UPCASTERS[version](data)
     if version != STATE_VERSION:
         raise FormatUnsupportedError(lane_log(key), "upgrade", f"has an archive of version {version}")
-    state = LaneState(key, **{name: data[name] for name in PLAIN})
-    state.running = None if data["running"] is None else _to_running(data["running"])
-    state.interrupted = tuple(map(_to_running, data["interrupted"]))
+    state = LaneState(key, **{name: data[name] for name in (*PLAIN, *LATER) if name in PLAIN or name in data})
+    state.running = None if data["running"] is None else Running.of(data["running"])
+    state.interrupted = tuple(map(Running.of, data["interrupted"]))
     state.waiting = {told["id"]: Waiting(told, seq, time) for told, seq, time in data["waiting"]}
     state.queue = [Entry(kind, tuple(ids), auth, size) for kind, ids, auth, size in data["queue"]]
-    state.owed = {owed.id: owed for owed in map(_to_owed, data["owed"])}
+    state.owed = {owed.id: owed for owed in map(Owed.of, data["owed"])}
     return state
 
 
@@ -72,21 +75,3 @@ def session_from_snapshot(data: Data) -> SessionPart:
 def is_at_rest(state: LaneState) -> bool:
     """Whether every message has its outcome and every debt is settled: an archive may begin here."""
     return state.phase == "idle" and not state.waiting
-
-
-def _from_running(turn: Running) -> list[Any]:
-    return [list(turn.ids), turn.kind, turn.session, turn.turn, turn.generation, turn.attempt, turn.since]
-
-
-def _to_running(fields: list[Any]) -> Running:
-    return Running(tuple(fields[0]), *fields[1:])
-
-
-def _from_owed(owed: Owed) -> list[Any]:
-    parts = [[p.attempts, p.failures, p.first, p.last_failed, p.done] for p in owed.states]
-    return [owed.id, list(owed.texts), owed.target.to_data(), parts, owed.since, owed.turn]
-
-
-def _to_owed(fields: list[Any]) -> Owed:
-    name, texts, target, parts, since, turn = fields
-    return Owed(name, tuple(texts), Target.from_data(target), tuple(PartState(*p) for p in parts), since, turn)

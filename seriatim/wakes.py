@@ -22,8 +22,8 @@ def refuse_pin(batch: Batch, data: Data) -> bool:
     if pin is None or pin == batch.state.bound:
         return False
     batch.lane("inbox/accepted", data)
-    _drop(batch, (data["id"],), data["text"])
     batch.after.append(Ack(data["id"], "accepted", batch.state.bound or "", 0))
+    _drop(batch, (data["id"],), data["text"])
     return True
 
 

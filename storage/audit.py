@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from attrs import frozen
 
 from seriatim.errors import SeriatimError
-from seriatim.events import Event, LogId
+from seriatim.events import Data, Event, LogId
 
 from .checkpoints import read_whole
 from .contract import Balance, StoreReader
@@ -83,6 +83,9 @@ class Count:
 
     def take(self, event: Event) -> None:
         """Count one lane event."""
+        if event.type == "lane/merged":
+            self._moved(event.data)
+            return
         room, _, what = event.type.partition("/")
         if room != "inbox":
             return
@@ -99,6 +102,20 @@ class Count:
                 self.waiting.discard(inbox_id)
                 self.ended.add(inbox_id)
                 self.ends[what] += 1
+
+    def _moved(self, data: Data) -> None:
+        """Messages that wait count where they wait."""
+        if "into" in data:
+            self.accepted -= len(data["ids"])
+            if self.waiting != set(data["ids"]):
+                self.problems.append("a merged lane kept messages, or gave some that it had not")
+            self.waiting.clear()
+        else:
+            moved = [told["id"] for told, _, _ in data["waiting"]]
+            self.accepted += len(moved)
+            if len({*moved, *self.waiting, *self.ended}) < len(moved) + len(self.waiting) + len(self.ended):
+                self.problems.append("a message came twice when lanes were merged")
+            self.waiting.update(moved)
 
     def add(self, other: Count) -> None:
         """Add another lane's numbers."""

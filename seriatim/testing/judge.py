@@ -15,7 +15,7 @@ from attrs import define, field
 from seriatim.actors.receipts import Receipt
 from seriatim.actors.runtime import Runtime
 from seriatim.errors import SeriatimError
-from seriatim.events import Event, LogId, lane_log, session_log
+from seriatim.events import Data, Event, LogId, lane_log, session_log
 from seriatim.lane import LaneState, fold
 from seriatim.limits import INTERRUPTIONS_MAX
 from seriatim.outbox import RECOVERED_NOTICE
@@ -241,6 +241,8 @@ class _Message:
     ends: list[str] = field(factory=list)
     claims: list[str] = field(factory=list)
     """The session of each claim."""
+    moved: bool = False
+    """Came with another lane, so its place in this log isn't its place in line."""
 
 
 class _Lane:
@@ -261,6 +263,8 @@ class _Lane:
         self.aborted = False
         self.session = ""
         self.stopped_at: int | None = None
+        self.joined = False
+        """Another lane went into this one: its debts are older than their place here."""
         self.wrong: list[str] = []
 
     def read(self) -> None:
@@ -275,8 +279,10 @@ class _Lane:
             self.wrong.append(f"{self.undecided} answers without owed or none")
 
     def _inbox_accepted(self, event: Event) -> None:
-        data = event.data
-        self.messages[data["id"]] = _Message(
+        self._take(event.data, event.seq)
+
+    def _take(self, data: Data, seq: int) -> _Message:
+        message = self.messages[data["id"]] = _Message(
             data["id"],
             data["kind"],
             data.get("command", ""),
@@ -284,8 +290,37 @@ class _Lane:
             data.get("messageId", ""),
             data.get("door") == "receipt",
             authority(data),
-            event.seq,
+            seq,
         )
+        return message
+
+    def _lane_merged(self, event: Event) -> None:
+        data = event.data
+        if "into" in data:
+            for inbox_id in data["ids"]:
+                del self.messages[inbox_id]
+            for delivery, owed in list(self.owed.items()):
+                if any((delivery, part) not in self.ended for part in range(len(owed.data["parts"]))):
+                    del self.owed[delivery]
+            self.session = ""
+            return
+        for told, _, _ in data["waiting"]:
+            self._take(told, event.seq).moved = True
+        for delivery, texts, to, parts, *_ in data["owed"]:
+            self.owed[delivery] = Event(
+                "delivery/owed", event.seq, event.time, {"id": delivery, "parts": texts, "to": to}
+            )
+            self.settled.update((delivery, part) for part, told in enumerate(parts) if told[4])
+        self.in_a_row = max(self.in_a_row, data["interruptions"])
+        if "session" in data:
+            self.session = data["session"]
+            self.stopped_at = -1 if data.get("suspended") else None
+        self.joined = True
+
+    @property
+    def ended(self) -> set[tuple[str, int]]:
+        """The parts of which the log tells the end."""
+        return self.settled | self.abandoned.keys()
 
     def _route_bound(self, event: Event) -> None:
         self.session = event.data["session"]
@@ -309,7 +344,11 @@ class _Lane:
             if message.ends:
                 self.wrong.append(f"{message.id} is claimed after its end")
             if not message.claims and any(
-                other.seq < message.seq and not other.claims and not other.ends and other not in claimed
+                other.seq < message.seq
+                and not other.claims
+                and not other.ends
+                and other not in claimed
+                and not (other.moved or message.moved)
                 for other in self.messages.values()
                 if other.kind == message.kind and (other.authority == message.authority or message.kind == "queue")
             ):
@@ -415,7 +454,7 @@ def _check_replies(ground: Ground, lane: _Lane) -> None:
             if said.text.removeprefix(RECOVERED_NOTICE) != text or said.target.to_data() != event.data["to"]:
                 ground.complain(f"part {part} of {delivery} arrived changed")
     ground.checked["reply_order"] += len(places)
-    if places != sorted(places):
+    if places != sorted(places) and not lane.joined:
         ground.complain(f"replies of {lane.log} arrived out of order")
     texts = " ".join(text for event in lane.owed.values() for text in event.data["parts"])
     for message in lane.messages.values():
@@ -453,7 +492,8 @@ def _check_order(ground: Ground, lanes: list[_Lane]) -> None:
     """A lane accepts in the order in which its messages came to the door."""
     for lane in lanes:
         for given in ground.given:
-            places = [lane.messages[inbox_id].seq for inbox_id in given if inbox_id in lane.messages]
+            came = [lane.messages[inbox_id] for inbox_id in given if inbox_id in lane.messages]
+            places = [message.seq for message in came if not message.moved]
             ground.checked["no_overtaking"] += len(places)
             if places != sorted(places):
                 ground.complain(f"messages overtook each other at the door of {lane.log}: {places}")

@@ -14,7 +14,7 @@ from typing import Any
 from attrs import Factory, define
 
 from seriatim.commits import Commit, Durable, Hot, Outcome
-from seriatim.events import Event, LogId
+from seriatim.events import Data, Event, LogId
 from seriatim.model import Outbound
 from seriatim.storage.checkpoints import read_whole
 from seriatim.storage.contract import Archive, Checkpoint, Store, StoreReader
@@ -111,6 +111,8 @@ class Witness:
                 self._end(owner, event.type.removeprefix("inbox/"), data["ids"])
             case "inbox/interrupted":
                 self.running[owner] = None
+            case "lane/merged":
+                self._move(owner, data)
             case "user/message" | "assistant/message":
                 self._said.setdefault(owner, []).append((data["turn"], data["text"]))
             case "tool/call":
@@ -125,6 +127,18 @@ class Witness:
                 self.attempts[data["id"], data["part"]] += 1
             case _:
                 pass
+
+    def _move(self, lane: str, data: Data) -> None:
+        """Messages without an outcome count where they wait."""
+        counts = self._counts.setdefault(lane, Counter())
+        waiting = self._waiting.setdefault(lane, set())
+        if "into" in data:
+            counts["accepted"] -= len(data["ids"])
+            waiting.difference_update(data["ids"])
+        else:
+            moved = {told["id"] for told, _, _ in data["waiting"]}
+            counts["accepted"] += len(moved)
+            waiting |= moved
 
     def _end(self, lane: str, outcome: str, ids: Sequence[str]) -> None:
         for inbox_id in ids:

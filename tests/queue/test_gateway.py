@@ -1,0 +1,129 @@
+"""The queue and wakes through a real gateway: real store, real loop, a platform beside it."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seriatim import Gateway
+from seriatim.errors import GatewayClosedError, InvalidInputError
+from seriatim.testing.fake_platform import FakePlatform
+from tests.gateway.bots import bot, event, run, until
+
+
+class Held:
+    """An agent whose first turn waits for ``go``."""
+
+    def __init__(self) -> None:
+        self.go = asyncio.Event()
+        self.seen: list[list[str]] = []
+
+    async def run(self, turn: Any) -> str:
+        """Remember, wait, answer."""
+        self.seen.append([claim.text for claim in turn.events])
+        await self.go.wait()
+        return f"re: {turn.text}"
+
+
+def test_a_host_sees_and_steers_a_queue(tmp_path: Path) -> None:
+    """List, edit, move, cancel, clear; receipts are told; a cancelled message has its end."""
+
+    async def main() -> None:
+        agent = Held()
+        async with bot(agent, tmp_path) as it_bot:
+            it = it_bot.gateway
+            running = await it.accept(event("run"))
+            first, second = await it.accept(event("/queue a")), await it.accept(event("/queue b"))
+            third = await it.accept(event("/queue c"))
+            assert [r.position for r in (running, first, second, third)] == [0, 1, 2, 3]
+            queue = it.queue(running.session_key)
+            assert await queue.move(third.message_id, 1)
+            assert await queue.edit(first.message_id, "A")
+            assert await it.cancel(second) == "cancelled"
+            assert (await second.answered()).reason == "cancelled"
+            assert [m.text for turn in await queue.list() for m in turn.messages] == ["c", "A"]
+            assert await it.cancel(running) == "running"
+            agent.go.set()
+            assert (await first.answered()).text == "re: A"
+            assert agent.seen == [["run"], ["c"], ["A"]]
+            assert await it.cancel(first) == "gone"
+            assert await queue.clear() == 0
+            assert await queue.expire(0) == 0
+            with pytest.raises(InvalidInputError):
+                it.queue("agent:main:telegram:dm:1")
+
+    run(main())
+
+
+def test_a_lane_at_rest_can_be_asked(tmp_path: Path) -> None:
+    """Nobody has to have written in this process: the lane is read, and answers."""
+
+    async def main() -> str:
+        async with bot(Held(), tmp_path) as it_bot:
+            it = it_bot.gateway
+            key = (await it.accept(event("/queue a"))).session_key
+            await it.accept(event("/queue b"))
+            await it.stop(drain_s=0)
+        agent = Held()
+        agent.go.set()
+        async with bot(agent, tmp_path) as it_bot:
+            it = it_bot.gateway
+            await until(lambda: len(agent.seen) == 2)
+            other = (await it.accept(event("x", "other"))).session_key
+            assert await it.queue(other.replace("other", "unheard")).list() == ()
+            return key
+
+    assert run(main())
+
+
+def test_a_closed_gateway_answers_no_question(tmp_path: Path) -> None:
+    """Whoever still holds the queue hears that it is over."""
+
+    async def main() -> None:
+        async with bot(Held(), tmp_path) as it_bot:
+            it = it_bot.gateway
+            it_queue = it.queue((await it.accept(event("/status"))).session_key)
+        with pytest.raises(GatewayClosedError):
+            await it_queue.list()
+
+    run(main())
+
+
+def test_a_wake_is_answered_in_the_lanes_chat(tmp_path: Path) -> None:
+    """gateway.wake: a turn of the host's own, its reply where the lane's people read."""
+
+    async def main() -> list[str]:
+        platform = FakePlatform()
+        agent = Held()
+        agent.go.set()
+        async with Gateway(agent, home=tmp_path, adapters=[platform]) as it:
+            platform.say("hi", chat_id="room", chat_type="group", thread_id="t1")
+            await until(lambda: platform.texts() == ["re: [7] hi"])
+            key = next(iter(it._live().directory.live))
+            receipt = await it.wake(key, "the job is done", kind="job")
+            assert receipt.session_id
+            assert (await receipt.answered()).text == "re: the job is done"
+            await until(lambda: len(platform.received) == 2)
+            assert platform.received[1].out.target.thread_id == "t1"
+            late = await it.wake(key, "for another", session_id="s-gone")
+            assert (await late.answered()).reason == "session_left"
+            return platform.texts("room")
+
+    assert run(main()) == ["re: [7] hi", "re: the job is done"]
+
+
+def test_a_wake_needs_a_lane_of_this_configuration(tmp_path: Path) -> None:
+    """A key that messages would never have is refused, not served beside the lane that was meant."""
+
+    async def main() -> None:
+        async with bot(Held(), tmp_path) as it_bot:
+            it = it_bot.gateway
+            with pytest.raises(InvalidInputError):
+                await it.wake("v1:x:group:::room:t1:bob", "hello")
+            with pytest.raises(InvalidInputError):
+                await it.wake("nonsense", "hello")
+
+    run(main())
