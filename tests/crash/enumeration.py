@@ -76,7 +76,8 @@ def enumerate_scenario(scenario: Scenario, seed: int, depth: Depth, *, first_onl
         if first_only and tally.violations:
             break
         trace = run(scenario, plan, seed)
-        if expected is not None and (not trace.labels or trace.labels[0][-1:] != [expected]):
+        life = len(plan) - 1 if plan and plan[0] == Fate() else 0
+        if expected is not None and (len(trace.labels) <= life or trace.labels[life][-1:] != [expected]):
             trace.wrong.append(f"the run left its trace: not at {expected!r}")
         _note(tally, scenario, seed, plan, trace)
     return tally
@@ -103,6 +104,12 @@ def _plans(scenario: Scenario, seed: int, depth: Depth, clean: Trace) -> Iterato
     for which in spread(len(struck), depth.singles):
         at = struck[which]
         yield (Fate(at=at),), labels[at]
+    for number in range(1, len(clean.labels)):  # a scenario that stops has further lives
+        for at in spread(len(clean.labels[number]), depth.singles):
+            yield (*(Fate(),) * number, Fate(at=at)), clean.labels[number][at]
+    commits = {labels[at]: at for at in frames} if depth.torn else {}
+    for label, at in commits.items():
+        yield (Fate(at=at, torn=True),), label
     cuts = [(at, cut) for at, (before, after) in frames.items() for cut in range(before, after)]
     for which in spread(len(cuts), depth.torn):
         at, cut = cuts[which]
