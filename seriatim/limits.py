@@ -37,6 +37,12 @@ SPEAKER_CHARS_MAX: Final = 64
 PROMPT_LABEL_CHARS_MAX: Final = 240
 """A name, title or topic in the prompt; the seed's bound (gateway seed §9)."""
 
+TITLE_CHARS_MAX: Final = 80
+"""A conversation's title; longer ones are cut with an ellipsis."""
+
+TITLES_MAX: Final = 50
+"""Titles that a lane keeps; the conversations of older ones are still found by their ids."""
+
 COMMIT_MESSAGES_MAX: Final = 256
 """Messages that one lane commit may decide: bounds the time until its first message is durable."""
 
@@ -85,6 +91,15 @@ UNWIND_MS_MAX: Final = 2_000
 
 INTERRUPTIONS_MAX: Final = 3
 """Interruptions in a row after which a lane's turn is given up and its session suspended."""
+
+UNREACHED_MAX: Final = 16
+"""Replies given up that the next turn tells of; of older ones only the ledger knows."""
+
+DRAFT_CHARS_MAX: Final = 4096
+"""Characters of a reply in the making that are shown; its end shows the rest."""
+
+BOTS_REST_MS: Final = 600_000
+"""After so long without a word from a bot, its next one begins a new exchange."""
 
 COMMIT_RETRY_MS: Final = (50, 200, 1_000, 5_000)
 """Waits before a refused kept message is decided again, or an unknown commit is offered again."""
