@@ -102,17 +102,22 @@ class Life:
 
     # --- life and death --------------------------------------------------------------------------------
 
-    def run(self) -> None:
-        """Start, recover, and go on until nothing is left to do or the process is dead."""
+    def run(self, steps: int = STEPS_MAX) -> None:
+        """Start, recover, and go on until nothing is left to do or the process is dead.
+
+        ``steps``: stop there as a process does that is told to (SIGSTOP); the next call lets it go on.
+        """
         log = logging.getLogger("seriatim")
         level = log.level
         log.setLevel(logging.CRITICAL)  # crashes are what happens here
         self.ground.platform._listening = True
         try:
-            self._start()
-            while not self.points.dead and self._step():
+            if self._opened is None:
+                self._start()
+            until = self.steps + steps
+            while not self.points.dead and self.steps < until and self._step():
                 self.steps += 1
-                if self.steps > STEPS_MAX:
+                if self.steps >= STEPS_MAX:
                     self.ground.complain("the run doesn't come to rest")
                     break
         except SimulatedCrash:
