@@ -1,4 +1,4 @@
-"""A second process on the same home: who owns it and how it fares, what one may do meanwhile, when one may take over."""
+"""A second process on the same home: whose it is and how that one fares, and when somebody else may have it."""
 
 from __future__ import annotations
 
