@@ -347,6 +347,8 @@ def settings_of(config: GatewayConfig) -> Settings:
             freshness_ms=config.agent.gateway_auto_continue_freshness * 1000,
             attempts_ambiguous_max=config.delivery.attempts_ambiguous_max,
             refuse_behind=config.storage.on_unavailable == "spool",
+            command_age_ms_max=config.commands.max_age_s * 1000 or None,
+            text_age_ms_max=config.admission.max_age_s * 1000 or None,
         ),
         slots_max=config.turns.concurrency_max,
         warm_max=config.agent.agent_cache.max_size,

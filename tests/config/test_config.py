@@ -44,9 +44,11 @@ attempts_ambiguous_max = 1
 
 [admission]
 dm_without_ids = "shared"
+max_age_s = 3600
 
 [commands]
 prefix = "!"
+max_age_s = 60
 stop_suspends = false
 
 [storage]

@@ -50,7 +50,7 @@ def take(bench: Bench, step: Step) -> None:
 
 @pytest.mark.parametrize("rules", RULES.values(), ids=RULES.keys())
 def test_given_up_exactly_after_three_interruptions_in_a_row(rules: Rules) -> None:
-    """4^5 sequences: suspended exactly then, its user told each time, the next message answered afresh."""
+    """B56: 4^5 sequences: suspended exactly then, its user told each time, the next message answered afresh."""
     for steps in itertools.product(STEPS, repeat=5):
         bench = Bench(rules)
         expected = suspended_after(steps, resumed=rules.freshness_ms > 0)
