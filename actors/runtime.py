@@ -22,6 +22,7 @@ from seriatim.actors.loading import LaneReader
 from seriatim.actors.persistence import CommitPort, PersistenceActor
 from seriatim.actors.receipts import Receipt, Receipts
 from seriatim.actors.refs import Crash, DeadLetter, Ref
+from seriatim.actors.running import RunningTurns
 from seriatim.actors.session import FOR_SUCCESSOR, Flush, LanePorts, Switches
 from seriatim.actors.showing import Drafts
 from seriatim.actors.slots import TurnSlots
@@ -64,6 +65,7 @@ class Settings:
     age_ms_max: int
     dm_without_ids: bool
     growth: Growth = Factory(Growth)
+    silence_ms: int = 0
 
 
 @frozen
@@ -105,6 +107,7 @@ class Runtime:
         self.deliveries = Deliveries()
         self.directory = Directory()
         self.slots = TurnSlots(settings.slots_max)
+        self.running = RunningTurns(clock, settings.silence_ms, self.directory.post)
         self.switches = Switches()
         self.warm = WarmLanes(settings.warm_max, self._on_crowded)
         self.system = ActorSystem(clock=clock, on_crash=self._on_crash, on_dead_letter=self._on_dead_letter)
@@ -291,6 +294,7 @@ class Runtime:
         """Stop all actors, the writer last; a future that is set when they are gone."""
         self.switches.stopped = True
         self.receipts.close()
+        self.running.close()
         self.asks.close()
         return self.system.stop_all()
 
@@ -325,6 +329,7 @@ class Runtime:
             supervisor=supervisor,
             post=self.directory.post,
             channel=self.deliveries.channel,
+            running=self.running,
             reader=self._reader,
             compact=self._upkeep.signal,
             growth=self.settings.growth,

@@ -29,7 +29,8 @@ class Rules:
 
     ``freshness_ms``: how old an interrupted turn may be to run again by itself. ``refuse_behind``: a message that the
     store refuses takes those that wait behind it along (they go to a spool, in their order). ``command_age_ms_max``,
-    ``text_age_ms_max``: how long ago a command or a text may have been sent; None: at any time.
+    ``text_age_ms_max``: how long ago a command or a text may have been sent; None: at any time. ``bot_exchanges_max``:
+    messages of bots in a row that are answered.
     """
 
     collapse: Literal["merge", "replace"] = "merge"
@@ -40,6 +41,12 @@ class Rules:
     refuse_behind: bool = False
     command_age_ms_max: int | None = 600_000
     text_age_ms_max: int | None = None
+    bot_exchanges_max: int = 8
+    partial: Literal["withhold", "send"] = "withhold"
+
+
+def _nothing_streamed(generation: int) -> str:
+    return ""
 
 
 @define
@@ -47,7 +54,8 @@ class Now:
     """What the world brings to a decision; a shell reuses one and sets its time.
 
     ``time``: epoch ms. ``fresh_id`` and ``session_id`` make new ids. ``take_slot`` tries to take a turn
-    slot without waiting. ``channel`` tells about the way to a target. ``draining``: start no turn.
+    slot without waiting. ``channel`` tells about the way to a target. ``draining``: start no turn. ``streamed`` tells
+    what the turn of a generation has shown of its answer so far.
     """
 
     time: int
@@ -56,6 +64,7 @@ class Now:
     take_slot: Callable[[], bool]
     channel: Callable[[Target], Channel]
     draining: bool = False
+    streamed: Callable[[int], str] = _nothing_streamed
 
 
 @define
