@@ -59,7 +59,7 @@ def test_recency_is_no_evidence(tmp_path: Path) -> None:
             await go_on.wait()
         return f"attempt {turn.attempt}: {turn.text}"
 
-    async def first() -> dict[str, str | None]:
+    async def first() -> dict[str, None]:
         async with bot(agent, tmp_path / "a", platform) as it:
             for chat in "12345":
                 it.say("hi", chat)
