@@ -351,6 +351,8 @@ def settings_of(config: GatewayConfig) -> Settings:
             compress_above_tokens=config.agent.compress_above_tokens,
             compress_keep_turns=config.agent.compress_keep_turns,
             refuse_behind=config.storage.on_unavailable == "spool",
+            command_age_ms_max=config.commands.max_age_s * 1000 or None,
+            text_age_ms_max=config.admission.max_age_s * 1000 or None,
             partial=config.delivery.partial,
         ),
         slots_max=config.turns.concurrency_max,
