@@ -149,7 +149,8 @@ class Stage:
         bench.answer("re two")
         if state != "idle":
             self._say("three")
-        _PREPARE.get(state, lambda stage: None)(self)
+        if state in _PREPARE:
+            _PREPARE[state](self)
         self.before = bench.gate.durable.fork()
         self.saw = self._shows()
         bench.forget()
@@ -213,6 +214,10 @@ def _wait(*texts: str) -> Callable[[Stage], None]:
     return prepare
 
 
+def _wake(stage: Stage) -> None:
+    stage.bench.wake("ping")
+
+
 def _drain(stage: Stage) -> None:
     stage._say("four")
     stage.bench.now.draining = True
@@ -234,7 +239,7 @@ _PREPARE: Final[dict[str, Callable[[Stage], None]]] = {
     "queued": _wait("/queue q1", "/queue q2", "five"),
     "slot_human": _wait("four"),
     "slot_queued": _wait("/queue q1"),
-    "slot_wake": lambda stage: stage.bench.wake("ping") and None,
+    "slot_wake": _wake,
     "draining": _drain,
     "recovering": _recover,
 }
