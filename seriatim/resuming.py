@@ -85,8 +85,9 @@ def _found(batch: Batch, m: Inbound, wanted: str) -> Shown | None:
     shown = batch.shown(session) if _ID.fullmatch(session) else None
     if shown is None or shown.lane is None:
         return None
-    there = shown.lane.removeprefix("lane:")
-    return shown if in_scope(batch.state.key, asker_of(m.event.source), there) else None
+    here, there = batch.state.key, shown.lane.removeprefix("lane:")
+    # Another lane's binding is the supervisor's to move: until it does, what is there isn't found.
+    return shown if here == there and in_scope(here, asker_of(m.event.source), there) else None
 
 
 def _numbered(state: LaneState, wanted: str) -> str | None:
