@@ -46,7 +46,7 @@ async def talk(b: Bot, script: Script, world: list[tuple[Lane, dict[str, str]]])
         for lane, where in world:
             speaker, text = script.next(lane)
             wanted[lane.name].append(lane.hear(speaker, text))
-            b.platform.say(text, user_id=speaker, user_name=speaker, **where)  # type: ignore[arg-type]
+            b.platform.say(text, user_id=speaker, user_name=speaker, **where)
         for lane, where in world:
             count = len(wanted[lane.name])
             await until(lambda: len(heard(b.platform, lane, where)) >= count)  # noqa: B023  (waited for at once)
@@ -66,7 +66,7 @@ def shown(reader: SqliteReader, lane: Lane, where: dict[str, Any]) -> list[str]:
     key = SessionKey.from_source(source, _Flags(), "fake").canonical
     bound = folded(reader, lane_log(key)).bound
     events = [] if bound is None else reader.read(session_log(bound))
-    texts = {event.seq: event.data.get("text") for event in events}
+    texts = {event.seq: str(event.data.get("text")) for event in events}
     return [texts[seq] for seq in fold(events).seqs()]
 
 
