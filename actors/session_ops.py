@@ -169,7 +169,7 @@ class Operations:
 
     def mark_resume_pending(self, session_key: str | SessionKey, reason: str = "restart_timeout") -> bool:
         """The session is to be resumed."""
-        if not isinstance(reason, str) or not reason:
+        if not _is_name(reason):
             raise InvalidInputError("reason", "a word is needed")
         return bool(self._ask(session_key, MarkResume(reason)))
 

@@ -7,7 +7,6 @@ decided in order with its other mail. Either way the answer comes when it is dur
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,8 +15,8 @@ from pathlib import Path
 from typing import Any, Final, Self, TypeVar
 
 from seriatim.actors.entries import Entries
+from seriatim.actors.session_files import SessionsFile, StandaloneHome
 from seriatim.actors.session_ops import Door, HasActiveProcesses, Operations
-from seriatim.actors.session_files import SessionsFile, StandaloneHome, take_over
 from seriatim.config import GatewayConfig
 from seriatim.entry import SessionEntry
 from seriatim.errors import InvalidInputError, WrongThreadError
@@ -27,12 +26,14 @@ from seriatim.model import SessionSource
 __all__ = ["AsyncSessions", "SessionStore"]
 
 T = TypeVar("T")
+Key = str | SessionKey
+"""A lane's key: canonical, or in the seed's form."""
 _WORKERS: Final = 8
 """Threads on which the awaitable twins wait."""
 
 
 class AsyncSessions:
-    """The awaitable twins of a SessionStore's methods, for threads that run an event loop. Made by ``SessionStore.aio``.
+    """The awaitable twins of a SessionStore's methods, for threads that run an event loop; ``SessionStore.aio``.
 
     Cancelling a call doesn't take it back.
     """
@@ -51,27 +52,31 @@ class AsyncSessions:
         """See ``SessionStore.get_or_create_session``."""
         return await self._run(self._ops.get_or_create_session, source, force_new)
 
-    async def update_session(self, session_key: str | SessionKey, last_prompt_tokens: int | None = None) -> bool:
+    async def update_session(self, session_key: Key, last_prompt_tokens: int | None = None) -> bool:
         """See ``SessionStore.update_session``."""
         return await self._run(self._ops.update_session, session_key, last_prompt_tokens)
 
-    async def reset_session(self, session_key: str | SessionKey, display_name: str | None = None) -> SessionEntry | None:
+    async def reset_session(self, session_key: Key, display_name: str | None = None) -> SessionEntry | None:
         """See ``SessionStore.reset_session``."""
         return await self._run(self._ops.reset_session, session_key, display_name)
 
-    async def switch_session(self, session_key: str | SessionKey, target_session_id: str, *, expected_session_id: str | None = None) -> SessionEntry | None:
+    async def switch_session(
+        self, session_key: Key, target_session_id: str, *, expected_session_id: str | None = None
+    ) -> SessionEntry | None:
         """See ``SessionStore.switch_session``."""
-        return await self._run(self._ops.switch_session, session_key, target_session_id, expected_session_id=expected_session_id)
+        return await self._run(
+            self._ops.switch_session, session_key, target_session_id, expected_session_id=expected_session_id
+        )
 
-    async def suspend_session(self, session_key: str | SessionKey) -> bool:
+    async def suspend_session(self, session_key: Key) -> bool:
         """See ``SessionStore.suspend_session``."""
         return await self._run(self._ops.suspend_session, session_key)
 
-    async def mark_resume_pending(self, session_key: str | SessionKey, reason: str = "restart_timeout") -> bool:
+    async def mark_resume_pending(self, session_key: Key, reason: str = "restart_timeout") -> bool:
         """See ``SessionStore.mark_resume_pending``."""
         return await self._run(self._ops.mark_resume_pending, session_key, reason)
 
-    async def clear_resume_pending(self, session_key: str | SessionKey) -> bool:
+    async def clear_resume_pending(self, session_key: Key) -> bool:
         """See ``SessionStore.clear_resume_pending``."""
         return await self._run(self._ops.clear_resume_pending, session_key)
 
@@ -115,11 +120,11 @@ class AsyncSessions:
 class SessionStore:
     """The sessions of a home. ``sessions_dir``: the home, made if there is none; this process owns it until ``close``.
 
-    ``config``: what decides keys, and the mirror. ``has_active_processes_fn(session_key)``: whether background processes
-    run for a session; then its entry isn't pruned. A key may be given as a text, canonical or in the seed's form, or as
-    a SessionKey; an unknown one gives None or False. Methods block, from any thread; where an event loop runs they raise
-    WrongThreadError, and their twins under ``aio`` are to be awaited. Each may raise StoreError, InvalidInputError,
-    and AmbiguousKeyError for a text that names several lanes.
+    ``config``: what decides keys, and the mirror. ``has_active_processes_fn(session_key)``: whether background
+    processes run for a session; then its entry isn't pruned. A key may be given as a text, canonical or in the seed's
+    form, or as a SessionKey; an unknown one gives None or False. Methods block, from any thread; where an event loop
+    runs they raise WrongThreadError, and their twins under ``aio`` are to be awaited. Each may raise StoreError,
+    InvalidInputError, and AmbiguousKeyError for a text that names several lanes.
 
     Raises HomeError, HomeBusyError, FormatUnsupportedError, CorruptionError, StoreUnhealthyError: nothing was opened.
     """
@@ -182,7 +187,7 @@ class SessionStore:
         if self._file is not None:
             self._file.close()
             self._file = None
-        self._aio._close()  # noqa: SLF001  (two halves of one store)
+        self._aio._close()
         self._ops.entries.close()
         closed, self._closed = self._closed, lambda: None
         closed()
@@ -204,39 +209,43 @@ class SessionStore:
     def get_or_create_session(self, source: SessionSource, force_new: bool = False) -> SessionEntry:
         """The session of the lane that ``source`` belongs to, made if there is none; its activity is bumped.
 
-        A suspended one is replaced first (its entry says ``was_auto_reset``), one to be resumed is kept. ``force_new``:
-        another one in any case; the one before is ended, with that reason. Calls for one lane at the same time share one
-        result, so that nobody gets a session of his own by chance. While a turn runs, its session stays.
+        A suspended one is replaced first (its entry says ``was_auto_reset``), one to be resumed is kept. While a turn
+        runs, its session stays. ``force_new``: another one in any case; the one before is ended, with that reason.
+        Calls for one lane at the same time share one result, so that nobody gets a session of his own by chance.
         """
         return self._here("get_or_create_session").get_or_create_session(source, force_new)
 
-    def update_session(self, session_key: str | SessionKey, last_prompt_tokens: int | None = None) -> bool:
+    def update_session(self, session_key: Key, last_prompt_tokens: int | None = None) -> bool:
         """Bump the session's activity, and record what the last prompt took; False for an unknown key."""
         return self._here("update_session").update_session(session_key, last_prompt_tokens)
 
-    def reset_session(self, session_key: str | SessionKey, display_name: str | None = None) -> SessionEntry | None:
+    def reset_session(self, session_key: Key, display_name: str | None = None) -> SessionEntry | None:
         """A fresh session, as /reset makes one: a running turn ends, what waited is dropped, its entry says
         ``is_fresh_reset`` until a turn has taken note. None for an unknown key.
         """
         return self._here("reset_session").reset_session(session_key, display_name)
 
-    def switch_session(self, session_key: str | SessionKey, target_session_id: str, *, expected_session_id: str | None = None) -> SessionEntry | None:
+    def switch_session(
+        self, session_key: Key, target_session_id: str, *, expected_session_id: str | None = None
+    ) -> SessionEntry | None:
         """Go on with another session that exists. None for an unknown key or target, and, with ``expected_session_id``,
         when the lane is no longer bound to that. Another lane that was bound to the target starts fresh then.
 
         Raises LaneBusyError while a turn runs in either lane.
         """
-        return self._here("switch_session").switch_session(session_key, target_session_id, expected_session_id=expected_session_id)
+        return self._here("switch_session").switch_session(
+            session_key, target_session_id, expected_session_id=expected_session_id
+        )
 
-    def suspend_session(self, session_key: str | SessionKey) -> bool:
+    def suspend_session(self, session_key: Key) -> bool:
         """The next message of a person starts a fresh session; False for an unknown key."""
         return self._here("suspend_session").suspend_session(session_key)
 
-    def mark_resume_pending(self, session_key: str | SessionKey, reason: str = "restart_timeout") -> bool:
+    def mark_resume_pending(self, session_key: Key, reason: str = "restart_timeout") -> bool:
         """Note that the session was interrupted; False for an unknown key, and never over a suspension."""
         return self._here("mark_resume_pending").mark_resume_pending(session_key, reason)
 
-    def clear_resume_pending(self, session_key: str | SessionKey) -> bool:
+    def clear_resume_pending(self, session_key: Key) -> bool:
         """Nothing is to be resumed any more; False if nothing was."""
         return self._here("clear_resume_pending").clear_resume_pending(session_key)
 
@@ -288,7 +297,7 @@ class SessionStore:
     def rewind_session(self, session_id: str, n: int = 1) -> dict[str, Any] | None:
         """Take back the last ``n`` turns, or as many as there are (below 1 counts as 1); the log keeps them.
 
-        Returns ``rewound_count`` (messages), ``turns_undone`` and ``target_text`` (of the first user message that went);
+        Returns ``rewound_count`` (messages), ``turns_undone`` and ``target_text`` (the first user message that went);
         None when there is nothing to take back, or no such session. Raises LaneBusyError while a turn is open.
         """
         return self._here("rewind_session").rewind_session(session_id, n)

@@ -9,9 +9,9 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
-from seriatim.actors.ids import Ids
+from seriatim.actors.ids import Ids, NowMs
 from seriatim.actors.loading import read_state
 from seriatim.actors.surfaces import read_shown
 from seriatim.batch import Now, Rules
@@ -34,14 +34,6 @@ _TRIES_MAX: Final = 4
 _NOWHERE: Final = Channel()
 
 
-class WallClock(Protocol):
-    """What it needs of a clock."""
-
-    def now_ms(self) -> int:
-        """Wall time, milliseconds since 1970, UTC."""
-        ...
-
-
 class Solo:
     """The lanes of ``store``, of which this is the only writer. Any thread; calls for one lane wait for each other.
 
@@ -49,7 +41,7 @@ class Solo:
     """
 
     def __init__(
-        self, store: Store, clock: WallClock, ids: Ids, rules: Rules, routed: Callable[[str], object] = lambda key: None
+        self, store: Store, clock: NowMs, ids: Ids, rules: Rules, routed: Callable[[str], object] = lambda key: None
     ) -> None:
         self._store = store
         self._clock = clock
@@ -205,6 +197,3 @@ class Solo:
             again = self._commit(commit)
             if type(again) is not Durable:
                 raise StoreUnhealthyError("whether the session was moved is not known; look again")
-
-
-__all__ = ["Solo", "WallClock"]
