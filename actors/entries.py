@@ -14,8 +14,8 @@ from typing import TypeVar
 from seriatim.actors.loading import read_state
 from seriatim.actors.surfaces import read_messages
 from seriatim.entry import SessionEntry
-from seriatim.errors import AmbiguousKeyError, InvalidInputError
-from seriatim.events import Event, LogId, lane_log, session_log
+from seriatim.errors import AmbiguousKeyError, InvalidInputError, StoreUnhealthyError
+from seriatim.events import Event, lane_log, session_log
 from seriatim.facts import entry
 from seriatim.keys import parse_session_key
 from seriatim.limits import ENTRIES_CACHED_MAX, LIST_PAGE
@@ -44,6 +44,7 @@ class Entries:
         self._texts: dict[str, set[str]] | None = None
         self._noted: set[str] = set()
         self._noting = threading.Lock()
+        self._closed = False
 
     # --- which lane ------------------------------------------------------------------------------------
 
@@ -80,8 +81,8 @@ class Entries:
     def _by_text(self) -> dict[str, set[str]]:
         if self._texts is None:
             self._texts = {}
-            for log, _ in self._lanes():
-                self._add(log.removeprefix(_LANE))
+            for key, _ in self._lanes():
+                self._add(key)
         with self._noting:
             noted, self._noted = self._noted, set()
         for key in noted:
@@ -107,13 +108,16 @@ class Entries:
             found = None if key is None else self.get(key)
         return found if found is not None and found.session_id == session_id else None
 
-    def items(self) -> list[tuple[str, SessionEntry]]:
-        """Canonical key and entry of every lane that has a session."""
-        with self._guard:
-            folded = (
-                (log.removeprefix(_LANE), self._fold(log.removeprefix(_LANE), head)) for log, head in self._lanes()
-            )
-            return [(key, told) for key, told in folded if told is not None]
+    def items(self, pace: Callable[[], object] = lambda: None) -> list[tuple[str, SessionEntry]]:
+        """Canonical key and entry of every lane that has a session. ``pace`` is called between two of them."""
+        found = []
+        for key, head in self._lanes():
+            with self._guard:
+                told = self._fold(key, head)
+            if told is not None:
+                found.append((key, told))
+            pace()
+        return found
 
     def any_session(self) -> bool:
         """Whether there ever was a session."""
@@ -137,7 +141,8 @@ class Entries:
             return () if info is None else read_messages(self._look(), session_log(session_id), info.head)[0]
 
     def close(self) -> None:
-        """Give the connection back."""
+        """Give the connection back; what is being read breaks off at the next lane."""
+        self._closed = True
         with self._guard:
             reader, self._reader = self._reader, None
             if reader is not None:
@@ -156,13 +161,20 @@ class Entries:
             self._kept.popitem(last=False)
         return told
 
-    def _lanes(self) -> Iterator[tuple[LogId, int]]:
+    def _lanes(self) -> Iterator[tuple[str, int]]:
+        """Key and head of every lane."""
         after = ""
-        while page := self._look().scan(_LANE, after, LIST_PAGE):
-            yield from ((info.log, info.head) for info in page)
+        while True:
+            with self._guard:
+                page = self._look().scan(_LANE, after, LIST_PAGE)
+            if not page:
+                return
+            yield from ((info.log.removeprefix(_LANE), info.head) for info in page)
             after = page[-1].log
 
     def _look(self) -> StoreReader:
+        if self._closed:
+            raise StoreUnhealthyError("the sessions are closed")
         if self._reader is None:
             self._reader = self._open_reader()
         return self._reader

@@ -26,11 +26,16 @@ from seriatim.store_calls import Import
 _log = logging.getLogger("seriatim.sessions")
 
 SESSIONS: Final = "sessions.json"
+IMPORTING: Final = ".sessions.json.importing"
 README: Final = "Mirror of the sessions in state.db, for people and old tools; never read while there is a log."
 DEBOUNCE_S: Final = 1.0
 """How long a change of routes waits for others to be mirrored with it."""
 PERIOD_S: Final = 60.0
 """How often other changes (activity, counts) are looked for."""
+PACE_S: Final = 0.0005
+"""Rest between two lanes that are looked at."""
+CLOSE_S_MAX: Final = 5.0
+"""How long a stop waits for the last write."""
 
 
 class SessionsFile:
@@ -58,7 +63,7 @@ class SessionsFile:
         """Write what there is now, if it is not what was written last. Blocks; never raises for trouble."""
         with self._writing:
             try:
-                content = _content(self._entries)
+                content = _content(self._entries, self._pace)
                 if content != self._written:
                     write_mirror(self.path, content, README)
                     self._written = content
@@ -66,24 +71,26 @@ class SessionsFile:
                 _log.warning("%s is not up to date: %s", SESSIONS, error)
 
     def close(self) -> None:
-        """Write for the last time."""
+        """Write for the last time, if that takes no longer than CLOSE_S_MAX."""
         self._over.set()
         self._due.set()
-        self._thread.join()
-        self.write()
+        self._thread.join(CLOSE_S_MAX)
 
     def _keep(self) -> None:
         while not self._over.is_set():
             if self._due.wait(self._period_s):
                 self._over.wait(self._debounce_s)
                 self._due.clear()
-            if not self._over.is_set():
-                self.write()
+            self.write()
+
+    def _pace(self) -> None:
+        # A home of many lanes is folded once in a process's life: others shall hardly notice.
+        self._over.wait(PACE_S)
 
 
-def _content(entries: Entries) -> dict[str, Any]:
+def _content(entries: Entries, pace: Callable[[], object]) -> dict[str, Any]:
     """By key; two lanes that people would call the same stand under their canonical keys."""
-    items = entries.items()
+    items = entries.items(pace)
     names: dict[str, int] = {}
     for _, told in items:
         names[told.session_key] = names.get(told.session_key, 0) + 1
@@ -93,24 +100,47 @@ def _content(entries: Entries) -> dict[str, Any]:
 def take_over(store: Store, folder: Path, keys: KeySettings, clock: NowMs, ids: Ids) -> int:
     """Import ``sessions.json`` into a store that holds nothing; how many entries. On a thread that may write to it.
 
-    A bad file is a warning, and so is each bad entry or field; the others stand.
+    A bad file is a warning, and so is each bad entry or field; the others stand. An import that was cut off goes on at
+    the next start, from a copy that stands beside the file until all is in. Raises StoreError.
     """
+    copy = folder / IMPORTING
     entries = Entries(store.reader)
     try:
-        if not entries.empty():
+        if not copy.exists() and not entries.empty():
             return 0
     finally:
         entries.close()
     try:
-        content = read_mirror(folder / SESSIONS)
+        if not copy.exists():
+            if not (folder / SESSIONS).exists():
+                return 0
+            copy.hardlink_to(folder / SESSIONS)  # which is replaced, never changed
+        content = read_mirror(copy)
     except (OSError, ValueError, RecursionError) as error:
         _log.warning("%s can't be taken over: %s", folder / SESSIONS, error)
+        copy.unlink(missing_ok=True)
         return 0
     lanes = Solo(store, clock, ids, Rules())
     try:
-        return sum(_take(lanes, at, content[name], keys) for at, name in enumerate(content))
+        taken = sum(_take(lanes, at, content[name], keys) for at, name in enumerate(content))
     finally:
         lanes.close()
+    copy.unlink()
+    return taken
+
+
+def open_with_mirror(home: Home, keys: KeySettings, clock: NowMs, ids: Ids) -> Store:
+    """Open the home's database; where it is new, with what an older system's ``sessions.json`` tells.
+
+    Raises as SqliteStore.
+    """
+    store = SqliteStore(home.database)
+    try:
+        take_over(store, home.folder, keys, clock, ids)
+    except BaseException:
+        store.close()
+        raise
+    return store
 
 
 def _take(lanes: Solo, at: int, record: Any, keys: KeySettings) -> bool:
@@ -120,7 +150,7 @@ def _take(lanes: Solo, at: int, record: Any, keys: KeySettings) -> bool:
     try:
         old = SessionEntry.from_dict(record, report)
         return bool(lanes.ask(_lane_of(old, keys), Import(old)))
-    except SeriatimError as error:  # no key or id in it: a person's ids don't go to the log
+    except InvalidInputError as error:  # told by its kind: a person's ids don't go to the log
         _log.warning("%s, entry %d is left out: %s", SESSIONS, at, type(error).__name__)
         return False
 
@@ -141,16 +171,11 @@ class StandaloneHome:
         self.routed: Callable[[str], object] = lambda key: None
         self._home = Home.own(folder)
         try:
-            self._store = SqliteStore(self._home.database)
-            try:
-                take_over(self._store, folder, config, clock, ids)
-                lanes = Solo(self._store, clock, ids, Rules(), self._on_routed)
-            except BaseException:
-                self._store.close()
-                raise
+            self._store = open_with_mirror(self._home, config, clock, ids)
         except BaseException:
             self._home.close(clean=False)
             raise
+        lanes = Solo(self._store, clock, ids, Rules(), self._on_routed)
         self.door = SoloDoor(lanes, clock, ids)
         self.entries = Entries(self._store.reader)
 

@@ -138,7 +138,7 @@ class SessionStore:
         config = config or GatewayConfig()
         home = StandaloneHome(Path(sessions_dir), config)
         self._begin(home.door, home.entries, config, has_active_processes_fn, Path(sessions_dir), home.close)
-        home.routed = self._routed
+        home.routed = self.note_route
 
     @classmethod
     def through(
@@ -172,7 +172,8 @@ class SessionStore:
         if folder is not None and config.write_sessions_json:
             self._file = SessionsFile(folder, entries)
 
-    def _routed(self, key: str) -> None:
+    def note_route(self, key: str) -> None:
+        """The lane ``key`` is bound to another session than before. Told by whoever serves the lanes; any thread."""
         self._ops.entries.note(key)
         if self._file is not None:
             self._file.soon()
