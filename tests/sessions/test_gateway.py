@@ -226,8 +226,9 @@ def test_housekeeping_forgets_what_is_long_unused(tmp_path: Path, monkeypatch: p
         active: Callable[[str], bool] = lambda key: key.endswith("kept")  # noqa: E731
         config = GatewayConfig(session_store_max_age_days=1)
         async with Gateway(echo, tmp_path / "home", config, has_active_processes_fn=active) as gateway:
-            while len(left := await gateway.sessions.aio.list_sessions()) > 1:
-                await asyncio.sleep(0)
+            left = await gateway.sessions.aio.list_sessions()
+            while len(left) > 1:  # each look yields until a thread has read the store
+                left = await gateway.sessions.aio.list_sessions()
             assert [entry.session_key for entry in left] == ["agent:main:telegram:dm:kept"]
 
     run(work())
