@@ -48,6 +48,7 @@ from seriatim.effects import (
 )
 from seriatim.events import Data
 from seriatim.gate import Gate, Out
+from seriatim.lane import LaneState
 from seriatim.limits import KEYS_REMEMBERED_MAX
 from seriatim.mail import Ask, AttemptWanted, Inbound, PartAbandoned, PartFailed, PartSettled, SlotGranted, TurnBroken
 from seriatim.model import SessionSource, Target
@@ -80,6 +81,41 @@ class Stay:
     key: str
     incarnation: int
     why: str
+
+
+@frozen
+class Halt:
+    """Start no turn any more; when none runs and everything is durable, be over: Halted to the supervisor.
+
+    Not ``patient``: HaltRefused instead while a turn runs.
+    """
+
+    incarnation: int
+    patient: bool = True
+
+
+@frozen
+class Halted:
+    """The lane has ended, and ``state`` is what its logs tell."""
+
+    key: str
+    incarnation: int
+    state: LaneState
+
+
+@frozen
+class HaltRefused:
+    """The lane is mid-turn and goes on."""
+
+    key: str
+    incarnation: int
+
+
+@frozen
+class Unhalt:
+    """Go on as if nothing had been said of halting."""
+
+    incarnation: int
 
 
 @frozen
@@ -167,6 +203,7 @@ class SessionActor(PooledActor):
         self._timer: Timer | None = None
         self._timer_at = 0
         self._over = False
+        self._halting: Halt | None = None
         self._unread: RunTurn | None = None
         """The turn that waits for its history."""
         self._now = Now(0, ports.fresh_id, ports.session_id, self._take_slot, ports.channel)
@@ -181,7 +218,7 @@ class SessionActor(PooledActor):
             return
         now = self._now
         now.time = self._ports.clock.now_ms()
-        now.draining = self._ports.switches.draining
+        now.draining = self._ports.switches.draining or self._halting is not None
         kind = message.__class__
         if kind is Durable:
             offered = self._offered
@@ -201,16 +238,49 @@ class SessionActor(PooledActor):
             self._history_read(message)
         elif kind is Loaded:
             self._act(self._gate.read(message, now))
-        elif kind is Passivate:
-            self._passivate(message)
-        elif kind is Flush:
-            self._act(self._gate.flush(now))
+        elif (order := _ORDERS.get(kind)) is not None:
+            order(self, message)
         elif kind is Inbound and message.wave < self._ports.switches.wave:
             self._ports.receipts.refuse(message.id, "storage_unavailable")
         else:
             if kind is SlotGranted:
                 self._granted += 1
             self._act(self._gate.offer(message, now))
+        if self._halting is not None:
+            self._try_to_halt(self._halting)
+
+    def _flush(self, message: Flush) -> None:
+        self._act(self._gate.flush(self._now))
+
+    # --- halting ---------------------------------------------------------------------------------------
+
+    def _halt(self, message: Halt) -> None:
+        if message.incarnation == self._gate.incarnation:
+            self._halting = message
+            self._now.draining = True
+
+    def _try_to_halt(self, order: Halt) -> None:
+        gate = self._gate
+        if self._over or gate.over:
+            return
+        if gate.durable.running is not None:
+            if not order.patient:
+                self._unhalt(order)
+                self._ports.supervisor.signal(HaltRefused(self.key, order.incarnation))
+            return
+        if not gate.quiescent():
+            self._act(gate.flush(self._now))
+        if gate.quiescent() and not self._over:
+            self._over = True
+            self._ports.supervisor.signal(Halted(self.key, gate.incarnation, gate.durable))
+
+    def _unhalt(self, message: Unhalt | Halt) -> None:
+        if message.incarnation == self._gate.incarnation and self._halting is not None:
+            self._halting = None
+            self._now.draining = self._ports.switches.draining
+            self._act(self._gate.offer(SlotGranted(), self._now))  # only to look for work again
+
+    # --- what the gate says ----------------------------------------------------------------------------
 
     def _act(self, out: Out) -> None:
         for permit, effect in out.effects:
@@ -400,6 +470,13 @@ class SessionActor(PooledActor):
 
 
 TICK = Tick()
+_ORDERS: Final[dict[type[Any], Callable[[SessionActor, Any], None]]] = {
+    Flush: SessionActor._flush,
+    Passivate: SessionActor._passivate,
+    Halt: SessionActor._halt,
+    Unhalt: SessionActor._unhalt,
+}
+"""What the supervisor and the gateway want of a lane, besides its mail."""
 _LEAVE: Final[dict[type[Any], Callable[[SessionActor, Permit | None, Any], None]]] = {
     Ack: SessionActor._ack,
     Nack: SessionActor._nack,
@@ -427,10 +504,14 @@ __all__ = [
     "FOR_SUCCESSOR",
     "Ending",
     "Flush",
+    "Halt",
+    "HaltRefused",
+    "Halted",
     "LanePorts",
     "Passivate",
     "Passivated",
     "SessionActor",
     "Stay",
     "Switches",
+    "Unhalt",
 ]

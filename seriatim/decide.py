@@ -34,6 +34,7 @@ from seriatim.mail import (
     DrainTimedOut,
     Inbound,
     Mail,
+    MoveRefused,
     PartAbandoned,
     PartFailed,
     PartSettled,
@@ -42,6 +43,7 @@ from seriatim.mail import (
     SlotGranted,
     TurnBroken,
 )
+from seriatim.moving import move_refused
 from seriatim.queueing import authority, entry_of, place, turns_before
 from seriatim.recovery import close_turn, recover, take_up, take_up_all
 from seriatim.turn import StepOffered, ToolCall, ToolFinished, TurnEnded
@@ -400,5 +402,6 @@ _RULES: Final[dict[type[Any], Callable[[Batch, Any], None]]] = {
     PartAbandoned: _part_abandoned,
     DrainTimedOut: _drain_timed_out,
     Quarantine: _quarantine,
+    MoveRefused: move_refused,
     Ask: _ask,
 }

@@ -40,6 +40,7 @@ from seriatim.mail import (
     DrainTimedOut,
     Inbound,
     Mail,
+    MoveRefused,
     PartAbandoned,
     PartFailed,
     PartSettled,
@@ -359,8 +360,9 @@ class Gate:
             found = set(outcome.keys_found)
             again = []
             for message in mail:
-                if type(message) is Inbound and message.key in found:
-                    out.internal.append(AckDuplicate(message.id))
+                told = message.command if type(message) is MoveRefused else message
+                if type(told) is Inbound and told.key in found:
+                    out.internal.append(AckDuplicate(told.id))
                 else:
                     again.append(message)
             if len(again) < len(mail):

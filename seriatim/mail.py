@@ -64,6 +64,17 @@ class Recover:
 
 
 @frozen
+class MoveRefused:
+    """From the supervisor: the session that ``command`` (which no lane has accepted yet) asks for was not moved.
+
+    ``outcome``: same, busy, changed, unknown or unavailable.
+    """
+
+    command: Inbound
+    outcome: str
+
+
+@frozen
 class SlotGranted:
     """A turn slot for this lane; it is given back if no turn starts."""
 
@@ -131,6 +142,7 @@ class Quarantine:
 
 Mail = (
     Inbound
+    | MoveRefused
     | Recover
     | SlotGranted
     | StepOffered

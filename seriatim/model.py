@@ -8,6 +8,7 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import Any, Literal
 
+import attrs
 from attrs import field, frozen
 
 from seriatim.errors import InvalidInputError
@@ -107,6 +108,13 @@ class SessionSource:
         for name, value in zip(_OPTIONAL_TEXTS, _optional_texts(self), strict=True):
             if value is not None:
                 _check_id(name, value)
+
+    def changed(self, **changes: Any) -> SessionSource:
+        """The same with other fields. Raises as the class."""
+        twin = attrs.evolve(self, **changes)
+        if self.mended:
+            object.__setattr__(twin, "mended", True)
+        return twin
 
     @property
     def thread(self) -> str | None:
