@@ -172,14 +172,11 @@ class Merger:
             self._next_alias()
 
     def _next_alias(self) -> None:
-        while self._learning:
-            message = self._learning[0]
-            if not self.aliases.knows(message.alias):
-                break
-            self._learning.pop(0)
-            message.done(None)
-        else:
+        while self._learning and self.aliases.knows(self._learning[0].alias):
+            self._learning.pop(0).done(None)
+        if not self._learning:
             return
+        message = self._learning[0]
         event = Event("alias/learnt", self.aliases.head, self._ports.clock.now_ms(), message.alias.to_data())
         header = None if event.seq else {"version": FORMAT_VERSION, "id": ALIASES}
         part = Part(ALIASES, event.seq, (event,), None, header)

@@ -25,6 +25,9 @@ class Capabilities:
     one message may hold line breaks. ``threads`` False: a ``thread_id`` only says under which message to answer, except
     where a source says that its chat is a forum; all of a chat is one conversation. ``lasting_user_ids``: an id never
     passes to another person, so that the ids of one message (``user_id``, ``user_id_alt``) are learnt to be the same.
+    one message may hold line breaks. ``edit``: the adapter has ``edit`` (see ``Edits``), so replies can be shown while
+    they are made. ``lookup``: it has ``lookup`` (see ``Lookup``), which says whether a send of unknown outcome arrived.
+    ``typing``: its ``typing`` shows something.
     """
 
     replay: Literal["ack", "cursor", "none"] = "none"
@@ -35,6 +38,9 @@ class Capabilities:
     multiline: bool = True
     threads: bool = True
     lasting_user_ids: bool = False
+    edit: bool = False
+    lookup: bool = False
+    typing: bool = False
 
 
 class AcceptReceipt(Protocol):
@@ -111,11 +117,34 @@ class Adapter(Protocol):
     async def send(self, out: Outbound) -> Sent:
         """Send one part and return when the platform has it.
 
-        Raises SendError: ``permanent``, ``ambiguous`` (it may have arrived) or plain (surely not sent).
+        Raises SendError: ``permanent``, ``ambiguous`` (it may have arrived) or plain (surely not sent), with a
+        ``code`` where it is known what it was about, and what the platform asked to wait.
         While disconnected, raises a plain SendError at once; the runtime retries.
         """
         ...
 
     async def typing(self, target: Target) -> None:
         """Show that an answer is being made, where the platform can. Never raises."""
+        ...
+
+
+class Edits(Protocol):
+    """What an adapter has besides, where its capabilities say ``edit``."""
+
+    async def edit(self, out: Outbound) -> Sent | None:
+        """Replace the text of the message ``out.edits`` by ``out.text``; the same edit twice is the same as once.
+
+        Raises SendError as ``send`` does; ``permanent`` when there is no such message any more.
+        """
+        ...
+
+
+class Lookup(Protocol):
+    """What an adapter has besides, where its capabilities say ``lookup``."""
+
+    async def lookup(self, out: Outbound) -> Sent | None:
+        """Whether an earlier attempt at this part (the same ``idempotency_key``) arrived; None when surely not.
+
+        Raises SendError when the platform can't say now; the part is then tried again later.
+        """
         ...

@@ -265,9 +265,7 @@ class _Inbox:
                 await self._gateway._learn(alias)  # noqa: SLF001
         return await self._gateway._accept(event, self._prefix)  # noqa: SLF001
 
-    async def learn_alias(
-        self, old: str, new: str, *, kind: Literal["user", "chat"] = "user", scope: str = ""
-    ) -> None:
+    async def learn_alias(self, old: str, new: str, *, kind: Literal["user", "chat"] = "user", scope: str = "") -> None:
         """See adapters.base.Inbox."""
         adapter = self._adapter
         await self._gateway.learn_alias(adapter.platform, old, new, kind=kind, account=adapter.account, scope=scope)

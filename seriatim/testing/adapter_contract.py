@@ -58,9 +58,7 @@ class RecordingInbox:
         finally:
             self.inside -= 1
 
-    async def learn_alias(
-        self, old: str, new: str, *, kind: Literal["user", "chat"] = "user", scope: str = ""
-    ) -> None:
+    async def learn_alias(self, old: str, new: str, *, kind: Literal["user", "chat"] = "user", scope: str = "") -> None:
         """The port's other door: keeps what it is told."""
         self.aliases.append((old, new, kind, scope))
 

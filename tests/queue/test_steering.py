@@ -214,3 +214,20 @@ def test_a_question_survives_its_lane() -> None:
     assert [type(mail) for mail in bench.gate.leftover() if type(mail) is Ask] == [Ask]
     bench.settle()
     assert [type(mail) for mail in bench.gate.leftover() if type(mail) is Ask] == [Ask]
+
+
+def test_one_message_of_an_interrupted_turn_can_be_cancelled() -> None:
+    """The others of that turn run again without it."""
+    bench = Bench()
+    bench.said("a")
+    ids = [bench.said("b"), bench.said("c")]
+    bench.answer()
+    bench.free = bench._slots = 0
+    bench.now.draining = True
+    bench.reopen()
+    assert asked(bench, CancelMessage(ids[0])) == "cancelled"
+    replayed(bench)
+    bench.now.draining = False
+    bench.free = 1
+    bench.said("/status")
+    assert ran(bench)[-1] == ["c"]
