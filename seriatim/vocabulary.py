@@ -345,6 +345,12 @@ _LANE: Final = (
         },
     ),
     EventType(
+        "route/titled",
+        "lane",
+        "A session's title, as people of this lane know it.",
+        {"session": "its id", "title": "one line"},
+    ),
+    EventType(
         "route/suspended",
         "lane",
         "The next message of a person starts a fresh session.",
@@ -377,6 +383,7 @@ _LANE: Final = (
             "hadActivity?": "true: the session before had turns",
             "suspended?": "the session that goes on is suspended: true for all messages, false for later ones",
             "resume?": "reason and time (ms) of its mark",
+            "titles?": "its sessions' titles",
         },
     ),
     EventType(
