@@ -17,7 +17,7 @@ from seriatim.actors.clockwork import signal_later
 from seriatim.actors.loading import BindingRead, ReadBinding
 from seriatim.actors.persistence import Fence
 from seriatim.actors.refs import Ref
-from seriatim.actors.session import Halt, Halted, HaltRefused, Unhalt
+from seriatim.actors.session import Calm, Calmed, Halt, Halted, MidTurn, Unhalt
 from seriatim.aliases import ALIASES, Alias
 from seriatim.batch import Now
 from seriatim.commits import Commit, Durable, Outcome, Part, Refused, Unknown
@@ -28,6 +28,8 @@ from seriatim.lane import LaneState
 from seriatim.limits import COMMIT_RETRY_MS
 from seriatim.mail import Inbound, MoveRefused
 from seriatim.merging import Pair, merge, move
+from seriatim.model import Target
+from seriatim.outbox import Channel
 
 if TYPE_CHECKING:
     from seriatim.actors.session import LanePorts
@@ -96,6 +98,10 @@ class _Job:
     rest: list[str] = Factory(list)
     order: MoveSession | None = None
     holder: str | None = None
+    serving: bool = False
+    """A turn runs in one of them: until it has ended, all of them take mail."""
+    calm: set[str] = Factory(set)
+    halting: bool = False
     states: dict[str, LaneState] = Factory(dict)
     fenced: set[str] = Factory(set)
     pair: Pair | None = None
@@ -113,6 +119,7 @@ class Merger:
         lanes: dict[str, _Lane],
         activate: Callable[[str], None],
         place: Callable[[str, Any], None],
+        go_live: Callable[[_Lane], None],
         incarnation: Callable[[], int],
     ) -> None:
         self.aliases = ports.aliases
@@ -124,6 +131,7 @@ class Merger:
         self._lanes = lanes
         self._activate = activate
         self._place = place
+        self._go_live = go_live
         self._incarnation = incarnation
         self._jobs: dict[str, _Job] = {}
         self._waiting: list[_Job] = []
@@ -143,8 +151,10 @@ class Merger:
                 self.binding_read(message)
             case Halted():
                 self.halted(message)
-            case HaltRefused():
-                self.refused(message)
+            case MidTurn():
+                self.mid_turn(message)
+            case Calmed():
+                self.calmed(message)
             case Again():
                 self.again(message)
             case _:
@@ -217,13 +227,17 @@ class Merger:
     # --- jobs ------------------------------------------------------------------------------------------
 
     def wants(self, key: str) -> bool:
-        """Whether a job waits for the lane to halt."""
+        """Whether a job waits for the lane to come to rest."""
         job = self._jobs.get(key)
         return job is not None and key not in job.states
 
-    def halt(self, key: str) -> Halt:
-        """What to tell the lane that a job waits for."""
-        return Halt(self._lanes[key].incarnation, patient=self._jobs[key].order is None)
+    def serves(self, key: str) -> bool:
+        """Whether a lane that a job waits for takes mail meanwhile."""
+        return self._jobs[key].serving
+
+    def reborn(self, key: str) -> None:
+        """A lane that a job waits for has a new incarnation."""
+        self._jobs[key].calm.discard(key)
 
     def move(self, message: MoveSession) -> None:
         """Begin a move: ask who has the session."""
@@ -264,7 +278,7 @@ class Merger:
         elif lane.state == "quarantined":
             self._give_up(self._jobs[key], "a lane of it is given up")
         elif lane.ref is not None:
-            lane.ref.signal(self.halt(key))
+            lane.ref.signal(Calm(lane.incarnation))
 
     def halted(self, message: Halted) -> None:
         """A lane has nothing left but what is durable; its actor ends."""
@@ -290,11 +304,37 @@ class Merger:
                 held.incarnation = self._incarnation()
                 ports.writer.tell(Fence(lane_log(key), held.incarnation, self._me))
 
-    def refused(self, message: HaltRefused) -> None:
-        """A lane that should have halted at once is mid-turn."""
-        job = self._jobs.get(message.key)
-        if job is not None and job.order is not None:
+    def mid_turn(self, message: MidTurn) -> None:
+        """A lane can't rest yet: a move is off, a merge waits, and its lanes serve meanwhile."""
+        job = self._job_of(message)
+        if job is None:
+            return
+        if job.order is not None:
             self._end(job, MoveAnswer("busy"))
+            return
+        job.serving = True
+        for key in job.keys:
+            lane = self._lanes.get(key)
+            if lane is not None and lane.state == "halting":
+                self._go_live(lane)
+
+    def calmed(self, message: Calmed) -> None:
+        """A lane runs no turn any more. When none does, all are halted."""
+        job = self._job_of(message)
+        if job is None:
+            return
+        job.calm.add(message.key)
+        if not job.halting and len(job.calm) == len(job.keys):
+            job.halting, job.serving = True, False
+        for key in job.keys if job.halting else ():
+            lane = self._lanes.get(key)
+            if lane is not None and lane.ref is not None and key in job.calm:
+                lane.ref.signal(Halt(lane.incarnation))
+
+    def _job_of(self, message: MidTurn | Calmed) -> _Job | None:
+        lane = self._lanes.get(message.key)
+        current = lane is not None and lane.incarnation == message.incarnation
+        return self._jobs.get(message.key) if current else None
 
     def fenced(self, key: str) -> None:
         """A lane's fence stands."""
@@ -339,9 +379,7 @@ class Merger:
             self._end(job, MoveAnswer("same", to.bound))
         else:
             ports = self._lane_ports
-            now = Now(
-                ports.clock.now_ms(), ports.fresh_id, ports.session_id, lambda: False, ports.channel, draining=True
-            )
+            now = Now(ports.clock.now_ms(), ports.fresh_id, ports.session_id, lambda: False, self._later, draining=True)
             job.pair = move(
                 to,
                 order.session,
@@ -356,6 +394,10 @@ class Merger:
                 text=order.text,
             )
             self._offer(job.pair.commit)
+
+    def _later(self, target: Target) -> Channel:
+        """The way to a target for what is owed by a commit of ours: nobody sends it before its lane lives again."""
+        return evolve(self._lane_ports.channel(target), up=False)
 
     def _offer(self, commit: Commit) -> None:
         self._lane_ports.writer.offer(commit, self._me)
@@ -439,6 +481,8 @@ class Merger:
                 self._free(key, job.states[key])
             elif lane.ref is not None:
                 lane.ref.signal(Unhalt(lane.incarnation))
+                if lane.state == "halting":
+                    self._go_live(lane)
         if job.order is not None and answer is not None:
             self._answer(job.order, answer)
         waiting, self._waiting = self._waiting, []

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from attrs import Factory, frozen
 
@@ -87,14 +87,37 @@ class Stay:
 
 
 @frozen
-class Halt:
-    """Start no turn any more; when none runs and everything is durable, be over: Halted to the supervisor.
+class Calm:
+    """Start no turn any more, but go on serving; tell the supervisor MidTurn if one runs, and Calmed when none can.
 
-    Not ``patient``: HaltRefused instead while a turn runs.
+    ``starting``: the incarnation has just begun, and its recovery comes first.
     """
 
     incarnation: int
-    patient: bool = True
+    starting: bool = False
+
+
+@frozen
+class MidTurn:
+    """The lane's turn runs on."""
+
+    key: str
+    incarnation: int
+
+
+@frozen
+class Calmed:
+    """No turn runs, and none will start."""
+
+    key: str
+    incarnation: int
+
+
+@frozen
+class Halt:
+    """To a calm lane: be over when all is durable, and tell the supervisor Halted."""
+
+    incarnation: int
 
 
 @frozen
@@ -107,16 +130,8 @@ class Halted:
 
 
 @frozen
-class HaltRefused:
-    """The lane is mid-turn and goes on."""
-
-    key: str
-    incarnation: int
-
-
-@frozen
 class Unhalt:
-    """Go on as if nothing had been said of halting."""
+    """Go on as if nothing had been said of being calm."""
 
     incarnation: int
 
@@ -206,7 +221,7 @@ class SessionActor(PooledActor):
         self._timer: Timer | None = None
         self._timer_at = 0
         self._over = False
-        self._halting: Halt | None = None
+        self._calm: Literal["", "wanted", "told mid-turn", "calm", "halting"] = ""
         self._unread: RunTurn | None = None
         """The turn that waits for its history."""
         self._shown: tuple[Target, int] | None = None
@@ -223,7 +238,7 @@ class SessionActor(PooledActor):
             return
         now = self._now
         now.time = self._ports.clock.now_ms()
-        now.draining = self._ports.switches.draining or self._halting is not None
+        now.draining = self._ports.switches.draining or self._calm != ""
         kind = message.__class__
         if kind is Durable:
             offered = self._offered
@@ -245,43 +260,55 @@ class SessionActor(PooledActor):
             self._act(self._gate.read(message, now))
         elif (order := _ORDERS.get(kind)) is not None:
             order(self, message)
+            return
         elif kind is Inbound and message.wave < self._ports.switches.wave:
             self._ports.receipts.refuse(message.id, "storage_unavailable")
         else:
             if kind is SlotGranted:
                 self._granted += 1
             self._act(self._gate.offer(message, now))
-        if self._halting is not None:
-            self._try_to_halt(self._halting)
+        if self._calm:
+            self._come_to_rest()
 
     def _flush(self, message: Flush) -> None:
         self._act(self._gate.flush(self._now))
 
     # --- halting ---------------------------------------------------------------------------------------
 
-    def _halt(self, message: Halt) -> None:
-        if message.incarnation == self._gate.incarnation:
-            self._halting = message
+    def _calm_down(self, message: Calm) -> None:
+        if message.incarnation == self._gate.incarnation and not self._calm:
+            self._calm = "wanted"
             self._now.draining = True
+        if not message.starting:
+            self._come_to_rest()
 
-    def _try_to_halt(self, order: Halt) -> None:
-        gate = self._gate
+    def _halt(self, message: Halt) -> None:
+        if message.incarnation == self._gate.incarnation and self._calm == "calm":
+            self._calm = "halting"
+            self._act(self._gate.flush(self._now))
+            self._come_to_rest()
+
+    def _come_to_rest(self) -> None:
+        """See how far the lane is on its way to its end."""
+        gate, tell = self._gate, self._ports.supervisor.signal
         if self._over or gate.over:
             return
         if gate.durable.running is not None:
-            if not order.patient:
-                self._unhalt(order)
-                self._ports.supervisor.signal(HaltRefused(self.key, order.incarnation))
-            return
-        if not gate.quiescent():
-            self._act(gate.flush(self._now))
-        if gate.quiescent() and not self._over:
+            if self._calm == "wanted":
+                self._calm = "told mid-turn"
+                tell(MidTurn(self.key, gate.incarnation))
+        elif not gate.quiescent():
+            pass  # what is in flight may be a turn's start; of what comes later none is
+        elif self._calm == "halting":
             self._over = True
-            self._ports.supervisor.signal(Halted(self.key, gate.incarnation, gate.durable))
+            tell(Halted(self.key, gate.incarnation, gate.durable))
+        elif self._calm != "calm":
+            self._calm = "calm"
+            tell(Calmed(self.key, gate.incarnation))
 
-    def _unhalt(self, message: Unhalt | Halt) -> None:
-        if message.incarnation == self._gate.incarnation and self._halting is not None:
-            self._halting = None
+    def _unhalt(self, message: Unhalt) -> None:
+        if message.incarnation == self._gate.incarnation and self._calm:
+            self._calm = ""
             self._now.draining = self._ports.switches.draining
             self._act(self._gate.offer(SlotGranted(), self._now))  # only to look for work again
 
@@ -511,6 +538,7 @@ TICK = Tick()
 _ORDERS: Final[dict[type[Any], Callable[[SessionActor, Any], None]]] = {
     Flush: SessionActor._flush,
     Passivate: SessionActor._passivate,
+    Calm: SessionActor._calm_down,
     Halt: SessionActor._halt,
     Unhalt: SessionActor._unhalt,
 }
@@ -540,12 +568,14 @@ FOR_SUCCESSOR = (
 
 __all__ = [
     "FOR_SUCCESSOR",
+    "Calm",
+    "Calmed",
     "Ending",
     "Flush",
     "Halt",
-    "HaltRefused",
     "Halted",
     "LanePorts",
+    "MidTurn",
     "Passivate",
     "Passivated",
     "SessionActor",

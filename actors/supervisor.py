@@ -23,10 +23,12 @@ from seriatim.actors.quarantine import QuarantinedLane
 from seriatim.actors.receipts import Receipts
 from seriatim.actors.refs import Crash, Ref
 from seriatim.actors.session import (
+    Calm,
+    Calmed,
     Ending,
     Halted,
-    HaltRefused,
     LanePorts,
+    MidTurn,
     Passivate,
     Passivated,
     SessionActor,
@@ -273,14 +275,23 @@ class SupervisorActor(PooledActor):
             Stay: self._stay,
             _RestartDue: self._restart_due,
             DrainTimedOut: self._to_all,
-            **dict.fromkeys((LearnAlias, MoveSession, BindingRead, Halted, HaltRefused, Again, *OUTCOMES), self._pairs),
+            **dict.fromkeys(
+                (LearnAlias, MoveSession, BindingRead, Halted, MidTurn, Calmed, Again, *OUTCOMES), self._pairs
+            ),
         }
 
     def on_start(self) -> None:
         """Get the lanes' ports, which need this actor's ref."""
         self._lane_ports = self._ports.lane_ports(self.own_ref)
         self._merger = Merger(
-            self._ports, self._lane_ports, self.own_ref, self._lanes, self._bring_up, self._place, self._next
+            self._ports,
+            self._lane_ports,
+            self.own_ref,
+            self._lanes,
+            self._bring_up,
+            self._place,
+            self._go_live,
+            self._next,
         )
 
     def on_receive(self, message: Any) -> None:
@@ -439,23 +450,31 @@ class SupervisorActor(PooledActor):
             name=name_of(lane.key, lane.incarnation),
             mailbox_max=MAILBOX_MAX,
         )
-        # One that a job only wants to halt takes no mail, unless a turn runs that its mail may concern.
-        halts = wanted and not kept and not lane.failing
-        lane.state = "quarantined" if lane.failing else "halting" if halts else "live"
-        if not halts:
-            ports.directory.add(lane.key, lane.ref, gate)
+        # One that a job only wants to rest takes no mail, unless a turn runs that its mail may concern.
+        halts = wanted and not kept and not lane.failing and not self._merger.serves(lane.key)
+        lane.state = "quarantined" if lane.failing else "halting"
+        if wanted and not lane.failing:
+            self._merger.reborn(lane.key)
+            lane.ref.signal(Calm(lane.incarnation, starting=True))
         lane.ref.signal(Quarantine(lane.last) if lane.failing else Recover(live_generation=lane.live_generation))
         lane.live_generation = 0
         self._tell_found(message)
         lane.held = [mail for mail in lane.held if type(mail) is not Inbound or mail.id not in message.found]
         if not halts:
-            held, lane.held = lane.held, []
-            for mail in held:
-                self._forward(lane, mail)
+            self._go_live(lane)
         if lane.failing:
             self._merger.quarantined(lane.key)
-        elif wanted:
-            lane.ref.signal(self._merger.halt(lane.key))
+
+    def _go_live(self, lane: _Lane) -> None:
+        """Its mail goes to its actor from now on."""
+        assert lane.ref is not None
+        assert lane.gate is not None
+        if lane.state != "quarantined":
+            lane.state = "live"
+        self._ports.directory.add(lane.key, lane.ref, lane.gate)
+        held, lane.held = lane.held, []
+        for mail in held:
+            self._forward(lane, mail)
 
     def _tell_found(self, message: LaneRead) -> None:
         for inbox_id, end in message.found.items():
