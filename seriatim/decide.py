@@ -155,6 +155,8 @@ def _start(batch: Batch, kind: str, ids: tuple[str, ...], held: Running | None) 
     state = batch.state
     if _lifts_suspension(batch, kind, ids):
         batch.bind_new("suspended", "suspended")
+    elif state.session is None:
+        batch.bind_new("first")  # another lane has taken the session that this was accepted for
     session = state.session
     assert session is not None
     number, generation = session.turns + 1, state.generation + 1

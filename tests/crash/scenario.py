@@ -45,6 +45,25 @@ class Again:
     when: When = "now"
 
 
+@frozen
+class Same:
+    """The platform tells that chat ``old`` has the id ``new`` now, and tells it again until that was taken in."""
+
+    old: str
+    new: str
+    when: When = "now"
+
+
+@frozen
+class Switch:
+    """The host wants the conversation of chat ``of`` in chat ``to``; asked once."""
+
+    of: str
+    to: str
+    when: When = "quiet"
+
+
+Step = Say | Again | Same | Switch
 Strike = Callable[[Counter[str], Commit], StoreFault | None]
 
 
@@ -59,7 +78,7 @@ class Scenario:
     """
 
     name: str
-    script: tuple[Say | Again, ...]
+    script: tuple[Step, ...]
     capabilities: Capabilities = Capabilities(replay="ack", text_max=4000)  # noqa: RUF009
     rules: Rules = Rules()  # noqa: RUF009
     slots_max: int = 4
