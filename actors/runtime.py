@@ -24,6 +24,7 @@ from seriatim.actors.merging import LearnAlias, MoveSession
 from seriatim.actors.persistence import CommitPort, PersistenceActor
 from seriatim.actors.receipts import Receipt, Receipts
 from seriatim.actors.refs import Crash, DeadLetter, Ref
+from seriatim.actors.running import RunningTurns
 from seriatim.actors.session import FOR_SUCCESSOR, Flush, LanePorts, Switches
 from seriatim.actors.showing import Drafts
 from seriatim.actors.slots import TurnSlots
@@ -67,6 +68,7 @@ class Settings:
     age_ms_max: int
     dm_without_ids: bool
     growth: Growth = Factory(Growth)
+    silence_ms: int = 0
 
 
 @frozen
@@ -108,6 +110,7 @@ class Runtime:
         self.deliveries = Deliveries()
         self.directory = Directory()
         self.slots = TurnSlots(settings.slots_max)
+        self.running = RunningTurns(clock, settings.silence_ms, self.directory.post)
         self.switches = Switches()
         self.aliases = AliasTable()
         """Which ids mean the same; filled on the writer's thread before anybody else looks."""
@@ -322,6 +325,7 @@ class Runtime:
         """Stop all actors, the writer last; a future that is set when they are gone."""
         self.switches.stopped = True
         self.receipts.close()
+        self.running.close()
         self.asks.close()
         return self.system.stop_all()
 
@@ -356,6 +360,7 @@ class Runtime:
             supervisor=supervisor,
             post=self.directory.post,
             channel=self.deliveries.channel,
+            running=self.running,
             reader=self._reader,
             compact=self._upkeep.signal,
             growth=self.settings.growth,

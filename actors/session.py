@@ -20,6 +20,7 @@ from seriatim.actors.persistence import CommitPort
 from seriatim.actors.pooled import PooledActor
 from seriatim.actors.receipts import Receipts
 from seriatim.actors.refs import Ref
+from seriatim.actors.running import RunningTurns
 from seriatim.actors.showing import Delta, Idle, Working
 from seriatim.actors.slots import TurnSlots
 from seriatim.actors.transcript import Transcript
@@ -195,6 +196,7 @@ class LanePorts:
     on_error: Callable[[str, BaseException], None]
     channel: Callable[[Target], Channel]
     """The way to a target as of now; one function for all lanes."""
+    running: RunningTurns
     touched: Callable[[str, int], None]
     """Called when a turn starts, with the lane's key and its warm bytes: feeds the cache's order."""
     restart: Callable[[], object]
@@ -226,7 +228,7 @@ class SessionActor(PooledActor):
         """The turn that waits for its history."""
         self._shown: tuple[Target, int] | None = None
         """To whom it is shown what the turn of that generation does."""
-        self._now = Now(0, ports.fresh_id, ports.session_id, self._take_slot, ports.channel)
+        self._now = Now(0, ports.fresh_id, ports.session_id, self._take_slot, ports.channel, streamed=self._streamed)
 
     # --- mail in ---------------------------------------------------------------------------------------
 
@@ -253,6 +255,7 @@ class SessionActor(PooledActor):
             self._timer = None
             self._act(self._gate.tick(now))
         elif kind is TurnDelta:
+            self._ports.running.says(self.key, message.generation, message.text)
             self._show_delta(message)
         elif kind is TranscriptRead:
             self._history_read(message)
@@ -264,8 +267,9 @@ class SessionActor(PooledActor):
         elif kind is Inbound and message.wave < self._ports.switches.wave:
             self._ports.receipts.refuse(message.id, "storage_unavailable")
         else:
-            if kind is SlotGranted:
-                self._granted += 1
+            heed = _HEED.get(kind)
+            if heed is not None:
+                heed(self, message)
             self._act(self._gate.offer(message, now))
         if self._calm:
             self._come_to_rest()
@@ -313,6 +317,15 @@ class SessionActor(PooledActor):
             self._act(self._gate.offer(SlotGranted(), self._now))  # only to look for work again
 
     # --- what the gate says ----------------------------------------------------------------------------
+
+    def _slot_came(self, message: SlotGranted) -> None:
+        self._granted += 1
+
+    def _step_came(self, message: StepOffered) -> None:
+        self._ports.running.tells(self.key, message.generation, text=bool(message.text))
+
+    def _result_came(self, message: ToolFinished) -> None:
+        self._ports.running.tells(self.key, message.generation)
 
     def _act(self, out: Out) -> None:
         for permit, effect in out.effects:
@@ -387,6 +400,7 @@ class SessionActor(PooledActor):
         self._ports.slots.want(self.key, self.own_ref)
 
     def _return_slot(self, permit: Permit | None, effect: ReturnSlot) -> None:
+        self._ports.running.over(self.key)
         self._ports.slots.give_back(self.key)
         if self._shown is not None:
             self._show_idle()
@@ -474,6 +488,7 @@ class SessionActor(PooledActor):
             self._act(self._gate.offer(TurnBroken(effect.number, effect.generation, "no history"), self._now))
 
     def _start_turn(self, effect: RunTurn) -> None:
+        running = self._ports.running
         claims = tuple([self._claim(data, time) for data, time in effect.claims])
         job = TurnJob(
             self.key,
@@ -488,11 +503,16 @@ class SessionActor(PooledActor):
             effect.resumed_from,
             claims[0].id,
             self._shared,
+            self._now.time + running.silence_ms if running.silence_ms else None,
         )
+        running.begin(self.key, effect.number, effect.generation)
         self._ports.touched(self.key, self._transcript.bytes)
         if self._ports.deliveries.shows:
             self._show_working(effect.generation)
         self._ports.runner.start(job, partial(self._ports.post, self.key))
+
+    def _streamed(self, generation: int) -> str:
+        return self._ports.running.shown(self.key, generation)
 
     def _claim(self, data: Data, time: int) -> Claim:
         told = data["source"]
@@ -514,9 +534,11 @@ class SessionActor(PooledActor):
 
     def _release_calls(self, permit: Permit | None, effect: ReleaseCalls) -> None:
         assert permit is not None
+        self._ports.running.goes_on(self.key, effect.generation)
         self._ports.runner.release(self.key, effect.generation, effect.calls)
 
     def _proceed(self, permit: Permit | None, effect: Proceed) -> None:
+        self._ports.running.goes_on(self.key, effect.generation)
         self._ports.runner.proceed(self.key, effect.generation, (effect.call_id,))
 
     def _deliver(self, permit: Permit | None, effect: Deliver) -> None:
@@ -561,10 +583,18 @@ _LEAVE: Final[dict[type[Any], Callable[[SessionActor, Permit | None, Any], None]
     ReturnSlot: SessionActor._return_slot,
     ReadShown: SessionActor._read_shown,
 }
+_HEED: Final[dict[type[Any], Callable[[SessionActor, Any], None]]] = {
+    SlotGranted: SessionActor._slot_came,
+    StepOffered: SessionActor._step_came,
+    ToolFinished: SessionActor._result_came,
+}
+"""What the shell itself takes from mail before the rules decide it."""
+
 # What an ending incarnation still finds in its mailbox and its successor must hear.
 FOR_SUCCESSOR = (
-    Inbound, Ask, StepOffered, ToolFinished, TurnEnded, AttemptWanted, PartSettled, PartFailed, PartAbandoned,
-)  # fmt: skip
+    *(Inbound, Ask, StepOffered, ToolFinished, TurnEnded, TurnBroken),
+    *(AttemptWanted, PartSettled, PartFailed, PartAbandoned),
+)
 
 __all__ = [
     "FOR_SUCCESSOR",

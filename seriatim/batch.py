@@ -28,7 +28,8 @@ class Rules:
     """The settings that rules depend on (see GatewayConfig for their meaning).
 
     ``freshness_ms``: how old an interrupted turn may be to run again by itself. ``refuse_behind``: a message that the
-    store refuses takes those that wait behind it along (they go to a spool, in their order).
+    store refuses takes those that wait behind it along (they go to a spool, in their order). ``bot_exchanges_max``:
+    messages of bots in a row that are answered.
     """
 
     collapse: Literal["merge", "replace"] = "merge"
@@ -37,6 +38,12 @@ class Rules:
     freshness_ms: int = 3_600_000
     attempts_ambiguous_max: int = 3
     refuse_behind: bool = False
+    bot_exchanges_max: int = 8
+    partial: Literal["withhold", "send"] = "withhold"
+
+
+def _nothing_streamed(generation: int) -> str:
+    return ""
 
 
 @define
@@ -44,7 +51,8 @@ class Now:
     """What the world brings to a decision; a shell reuses one and sets its time.
 
     ``time``: epoch ms. ``fresh_id`` and ``session_id`` make new ids. ``take_slot`` tries to take a turn
-    slot without waiting. ``channel`` tells about the way to a target. ``draining``: start no turn.
+    slot without waiting. ``channel`` tells about the way to a target. ``draining``: start no turn. ``streamed`` tells
+    what the turn of a generation has shown of its answer so far.
     """
 
     time: int
@@ -53,6 +61,7 @@ class Now:
     take_slot: Callable[[], bool]
     channel: Callable[[Target], Channel]
     draining: bool = False
+    streamed: Callable[[int], str] = _nothing_streamed
 
 
 @define

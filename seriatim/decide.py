@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from seriatim.asking import ask
 from seriatim.batch import Batch
+from seriatim.bots import too_many_bots
 from seriatim.closers import OpenTurn
 from seriatim.commands import COMMANDS, unknown_command
 from seriatim.effects import (
@@ -55,7 +56,7 @@ from seriatim.mail import (
 )
 from seriatim.moving import move_refused
 from seriatim.queueing import authority, entry_of, place, turns_before
-from seriatim.recovery import close_turn, recover, take_up_all
+from seriatim.recovery import close_turn, recover, take_up_all, with_shown
 from seriatim.silence import MARKER_REASON, SILENCE_NOTICE, judged
 from seriatim.turn import StepOffered, ToolCall, ToolFinished, TurnEnded
 from seriatim.wakes import drop_left, refuse_pin
@@ -80,6 +81,8 @@ def decide(batch: Batch, message: Mail) -> None:
 def _inbound(batch: Batch, m: Inbound) -> None:
     if m.key and m.key in batch.keys:
         batch.after.append(AckDuplicate(m.id))
+        return
+    if m.event.source.is_bot and too_many_bots(batch, m):
         return
     waits = not m.command or (m.command == "queue" and bool(m.args))
     if waits and len(batch.state.waiting) >= WAITING_MAX:
@@ -278,14 +281,15 @@ def _turn_ended(batch: Batch, m: TurnEnded) -> None:
         # The conversation keeps what the model wrote; people get what it meant.
         text = judged(text, internal=running.kind == "wake")
         detail = MARKER_REASON if text is None or text is SILENCE_NOTICE else detail
-    close_turn(batch, m.reason, detail)
+    shown = close_turn(batch, m.reason, detail)
     draft = draft_of(state, running) if state.drafts else ""
     end_claims(batch, m.reason, text)
     if state.unreached:
         tell_unreached(batch, running, to)
     if m.reason in ("failed", "timeout"):
         how = "took too long" if m.reason == "timeout" else "failed"
-        batch.owe(FAILED_TEXT.format(how=how), to, running.turn, claim=running.ids[0], draft=draft)
+        failure = with_shown(batch, shown, FAILED_TEXT.format(how=how))
+        batch.owe(failure, to, running.turn, claim=running.ids[0], draft=draft)
     else:
         batch.owe(text or "", to, running.turn, detail or "empty", claim=running.ids[0], draft=draft)
     batch.return_slot()
@@ -296,7 +300,7 @@ def _turn_broken(batch: Batch, m: TurnBroken) -> None:
     running = batch.state.running
     if running is not None and running.generation == m.generation:
         batch.after.append(CancelTurn(m.generation, m.detail))
-        _turn_ended(batch, TurnEnded(m.turn, m.generation, "failed", None, detail=m.detail))
+        _turn_ended(batch, TurnEnded(m.turn, m.generation, m.reason, None, detail=m.detail))
 
 
 def _final_message(batch: Batch, m: TurnEnded, text: str, mended: bool) -> None:

@@ -19,7 +19,7 @@ import attrs
 
 from seriatim.actors.lane_queue import LaneQueue, asked
 from seriatim.actors.notices import REFUSED
-from seriatim.actors.receipts import Receipt
+from seriatim.actors.receipts import End, Receipt
 from seriatim.actors.runtime import Runtime
 from seriatim.actors.spooling import UNAVAILABLE
 from seriatim.adapters.base import Adapter
@@ -33,6 +33,9 @@ from seriatim.opening import resolve
 from seriatim.queue_edits import CancelOutcome
 from seriatim.storage.ledger import find, undelivered
 from seriatim.undelivered import AbandonDelivery, RetryDelivery, SendAgain, Undelivered
+
+OWN_ECHO = "own echo"
+"""Why a message that the bot's own account has said is a duplicate."""
 
 
 class Gateway(OwnLoop):
@@ -288,19 +291,24 @@ class Gateway(OwnLoop):
 
 
 class _Inbox:
-    """The door that an adapter gets: accepts with the adapter's own command prefix and names."""
+    """The door that an adapter gets: accepts with the adapter's own command prefix and names, and never what the
+    account itself has said.
+    """
 
     def __init__(self, gateway: Gateway, adapter: Adapter, prefix: str) -> None:
         self._gateway = gateway
         self._adapter = adapter
         self._prefix = prefix
+        self._own: Any = adapter if hasattr(adapter, "own_id") else None
         self._normaliser = Normaliser(adapter)
 
     def accept(self, event: MessageEvent) -> Coroutine[Any, Any, Receipt]:
         """See adapters.base.Inbox."""
-        if self._normaliser.idle:
-            return self._gateway._accept(event, self._prefix)  # noqa: SLF001  (two halves of one door)
-        return self._accept(event)
+        if self._own is not None and _is_own(event, self._own.own_id):
+            return _known(event)
+        if not self._normaliser.idle:
+            return self._accept(event)
+        return self._gateway._accept(event, self._prefix)  # noqa: SLF001  (two halves of one door)
 
     async def _accept(self, event: MessageEvent) -> Receipt:
         event = self._normaliser.event(event)
@@ -314,3 +322,16 @@ class _Inbox:
         """See adapters.base.Inbox."""
         adapter = self._adapter
         await self._gateway.learn_alias(adapter.platform, old, new, kind=kind, account=adapter.account, scope=scope)
+
+
+def _is_own(event: MessageEvent, own_id: str | None) -> bool:
+    source = event.source
+    return own_id is not None and not event.internal and own_id in (source.user_id, source.user_id_alt)
+
+
+async def _known(event: MessageEvent) -> Receipt:
+    """The receipt of an echo: the logs have it as a reply. It may be acked, and is nobody's turn."""
+    receipt = Receipt("", "")
+    receipt.outcome, receipt.reason = "duplicate", OWN_ECHO
+    receipt._finish(End("duplicate", None, OWN_ECHO))  # noqa: SLF001  (it has no table)
+    return receipt

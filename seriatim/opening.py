@@ -346,12 +346,15 @@ def settings_of(config: GatewayConfig) -> Settings:
             stop_suspends=config.commands.stop_suspends,
             freshness_ms=config.agent.gateway_auto_continue_freshness * 1000,
             attempts_ambiguous_max=config.delivery.attempts_ambiguous_max,
+            bot_exchanges_max=config.admission.bot_exchanges_max,
             refuse_behind=config.storage.on_unavailable == "spool",
+            partial=config.delivery.partial,
         ),
         slots_max=config.turns.concurrency_max,
         warm_max=config.agent.agent_cache.max_size,
         age_ms_max=config.delivery.max_age_s * 1000,
         dm_without_ids=config.admission.dm_without_ids == "shared",
+        silence_ms=config.agent.gateway_timeout * 1000,
     )
 
 
