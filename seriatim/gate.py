@@ -363,12 +363,12 @@ class Gate:
         if isinstance(error, KeysTakenError):
             found = set(outcome.keys_found)
             again = []
-            for message in mail:
-                told = message.command if type(message) is MoveRefused else message
-                if type(told) is Inbound and told.key in found:
-                    out.internal.append(AckDuplicate(told.id))
+            for told in mail:
+                message = told.command if type(told) is MoveRefused else told
+                if type(message) is Inbound and message.key in found:
+                    out.internal.append(AckDuplicate(message.id))
                 else:
-                    again.append(message)
+                    again.append(told)
             if len(again) < len(mail):
                 self._put_back(again)
             else:
