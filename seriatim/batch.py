@@ -28,7 +28,8 @@ class Rules:
     """The settings that rules depend on (see GatewayConfig for their meaning).
 
     ``freshness_ms``: how old an interrupted turn may be to run again by itself. ``refuse_behind``: a message that the
-    store refuses takes those that wait behind it along (they go to a spool, in their order). ``bot_exchanges_max``:
+    store refuses takes those that wait behind it along (they go to a spool, in their order). ``command_age_ms_max``,
+    ``text_age_ms_max``: how long ago a command or a text may have been sent; None: at any time. ``bot_exchanges_max``:
     messages of bots in a row that are answered. ``operators``: "platform:id" of each.
     """
 
@@ -38,6 +39,8 @@ class Rules:
     freshness_ms: int = 3_600_000
     attempts_ambiguous_max: int = 3
     refuse_behind: bool = False
+    command_age_ms_max: int | None = 600_000
+    text_age_ms_max: int | None = None
     bot_exchanges_max: int = 8
     operators: frozenset[str] = frozenset()
     partial: Literal["withhold", "send"] = "withhold"

@@ -170,6 +170,11 @@ class AdmissionConfig:
         choice("refuse", "shared"),
         doc='A direct message without any id is refused, or all such share one conversation ("shared").',
     )
+    max_age_s: int = setting(
+        0,
+        whole(0),
+        doc="A text that was sent longer ago than this, seconds, is taken in and dropped as stale; 0: none is.",
+    )
     bot_exchanges_max: int = setting(
         8,
         whole(0, 1_000_000),
@@ -198,6 +203,11 @@ class CommandsConfig:
         "/",
         text(matching=r"\S{1,8}", says="one to eight characters without space"),
         doc="What a command begins with, where its adapter doesn't say otherwise.",
+    )
+    max_age_s: int = setting(
+        600,
+        whole(0),
+        doc="A command that was sent longer ago than this, seconds, is answered and does nothing; 0: each acts.",
     )
     stop_suspends: bool = setting(
         True, flag(), doc="/stop also ends the session's context; the next message starts fresh."

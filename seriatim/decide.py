@@ -59,6 +59,7 @@ from seriatim.queueing import authority, entry_of, place, turns_before
 from seriatim.recovery import close_turn, recover, take_up_all, with_shown
 from seriatim.retrying import claims_of, stands_in
 from seriatim.silence import MARKER_REASON, SILENCE_NOTICE, judged
+from seriatim.stale import is_stale, turn_away
 from seriatim.turn import StepOffered, ToolCall, ToolFinished, TurnEnded
 from seriatim.wakes import drop_left, refuse_pin
 
@@ -92,7 +93,9 @@ def _inbound(batch: Batch, m: Inbound) -> None:
     if m.key:
         batch.keys[m.key] = None
     batch.size += m.size
-    if not m.command:
+    if m.event.received_at is not None and is_stale(batch, m):
+        turn_away(batch, m)
+    elif not m.command:
         _accept(batch, m, "wake" if m.event.internal else "human")
     elif m.command == "queue" and m.args:
         _accept(batch, m, "queue")

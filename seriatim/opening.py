@@ -349,6 +349,8 @@ def settings_of(config: GatewayConfig) -> Settings:
             bot_exchanges_max=config.admission.bot_exchanges_max,
             operators=frozenset(config.operators),
             refuse_behind=config.storage.on_unavailable == "spool",
+            command_age_ms_max=config.commands.max_age_s * 1000 or None,
+            text_age_ms_max=config.admission.max_age_s * 1000 or None,
             partial=config.delivery.partial,
         ),
         slots_max=config.turns.concurrency_max,

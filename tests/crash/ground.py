@@ -65,12 +65,11 @@ class Ground:
         self.done += 1
         if isinstance(step, Again):
             self.platform.post(self.platform.posted[step.number - 1].event)
-            return
-        if isinstance(step, Same):
+        elif isinstance(step, Same):
             self.untold.append(Alias("fake", step.old, step.new, "chat", "fake"))
-            return
-        if isinstance(step, Switch):
+        elif isinstance(step, Switch):
             self.switches.append(step)
+        if not isinstance(step, Say):
             return
         number = sum(1 for taken in self.scenario.script[: self.done] if isinstance(taken, Say))
         source = SessionSource(platform=Platform("fake"), chat_id=step.chat, user_id=f"u{step.chat}")
