@@ -275,6 +275,7 @@ SCENARIOS: Final = (
             Say("five", "quiet"),
         ),
         seeds=(1, 2),
+    ),
     Scenario("drain runs out", (Say("tool one"), Stop("restart", "running"), Say("two", "quiet"))),
     Scenario("drain runs out with a queue", (Say("tool one"), Say("/queue two", "running"), Say("three"), Stop())),
     Scenario("drain waits for the turn", (Say("tool one"), Say("two", "running"), Stop(waits=True), Say("three"))),
