@@ -93,6 +93,12 @@ class AgentConfig:
     gateway_auto_continue_freshness: int = setting(
         3600, whole(0), doc="A turn interrupted longer ago than this, seconds, isn't continued by itself."
     )
+    compress_above_tokens: int = setting(
+        0,
+        whole(0),
+        doc="A conversation whose last prompt had this many tokens is compressed before its next turn; 0: never.",
+    )
+    compress_keep_turns: int = setting(2, whole(1), doc="Newest turns that a compression leaves as they are.")
     agent_cache: AgentCacheConfig = setting(AgentCacheConfig(), section(AgentCacheConfig), doc="Warm state.")
 
     def __attrs_post_init__(self) -> None:

@@ -348,6 +348,8 @@ def settings_of(config: GatewayConfig) -> Settings:
             attempts_ambiguous_max=config.delivery.attempts_ambiguous_max,
             bot_exchanges_max=config.admission.bot_exchanges_max,
             operators=frozenset(config.operators),
+            compress_above_tokens=config.agent.compress_above_tokens,
+            compress_keep_turns=config.agent.compress_keep_turns,
             refuse_behind=config.storage.on_unavailable == "spool",
             command_age_ms_max=config.commands.max_age_s * 1000 or None,
             text_age_ms_max=config.admission.max_age_s * 1000 or None,

@@ -29,6 +29,8 @@ system_prompt = "Be brief."
 timeout_s = 5
 gateway_timeout = 60
 gateway_auto_continue_freshness = 60
+compress_above_tokens = 100000
+compress_keep_turns = 3
 [agent.agent_cache]
 max_size = 2
 
