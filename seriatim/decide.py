@@ -55,7 +55,9 @@ from seriatim.mail import (
 )
 from seriatim.queueing import authority, entry_of, place, turns_before
 from seriatim.recovery import close_turn, recover, take_up_all, with_shown
+from seriatim.retrying import claims_of, stands_in
 from seriatim.silence import MARKER_REASON, SILENCE_NOTICE, judged
+from seriatim.stale import is_stale, turn_away
 from seriatim.turn import StepOffered, ToolCall, ToolFinished, TurnEnded
 from seriatim.wakes import drop_left, refuse_pin
 
@@ -89,7 +91,9 @@ def _inbound(batch: Batch, m: Inbound) -> None:
     if m.key:
         batch.keys[m.key] = None
     batch.size += m.size
-    if not m.command:
+    if m.event.received_at is not None and is_stale(batch, m):
+        turn_away(batch, m)
+    elif not m.command:
         _accept(batch, m, "wake" if m.event.internal else "human")
     elif m.command == "queue" and m.args:
         _accept(batch, m, "queue")
@@ -161,7 +165,8 @@ def _start(batch: Batch, kind: str, ids: tuple[str, ...], held: Running | None) 
     number, generation = session.turns + 1, state.generation + 1
     attempt = held.attempt + 1 if held is not None else 1
     boundary, had_activity = state.boundary, state.had_activity
-    claims = tuple((w.data, w.time) for w in map(state.waiting.__getitem__, ids))
+    claims = claims_of(state, ids)
+    again = stands_in(state, ids, session.id) if "again" in claims[0][0] else None
     batch.lane(
         "inbox/claimed",
         {
@@ -179,6 +184,10 @@ def _start(batch: Batch, kind: str, ids: tuple[str, ...], held: Running | None) 
     if held is not None and held.session == session.id:
         start["resumedFrom"] = resumed_from = held.turn
         told = held.ids
+    elif again is not None:
+        start["resumedFrom"] = resumed_from = again
+    if "again" in claims[0][0] and resumed_from is not None:
+        told = tuple(data["id"] for data, _ in claims)
     batch.session("turn/start", start)
     for data, time in claims:
         batch.size += len(data["text"])

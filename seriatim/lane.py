@@ -162,6 +162,7 @@ class LaneState:
     ``bots_at`` (epoch ms). ``titles``: session and title, the newest last.
     ``active_at``: epoch ms of what a person, or the host for one, did last; wakes don't count. ``facts``: what the
     log tells of the bound session (see ``facts.entry``).
+    ``listed``: the sessions that people saw in the last list, in its order.
     """
 
     key: str
@@ -194,6 +195,7 @@ class LaneState:
     active_at: int = 0
     facts: Facts = NOTHING
     titles: tuple[tuple[str, str], ...] = ()
+    listed: tuple[str, ...] = ()
 
     def fork(self) -> LaneState:
         """A private copy; what it shares with this one is immutable."""
@@ -230,8 +232,8 @@ class LaneState:
             twin.session = self.session.fork()
         twin.active_at = self.active_at
         twin.facts = self.facts
-        if self.titles:
-            twin.titles = self.titles
+        if self.titles or self.listed:
+            twin.titles, twin.listed = self.titles, self.listed
         return twin
 
 
@@ -510,6 +512,10 @@ def _titled(state: LaneState, data: Data, event: Event) -> None:
     state.titles = (*others, (data["session"], data["title"]))[-TITLES_MAX:]
 
 
+def _listed(state: LaneState, data: Data, event: Event) -> None:
+    state.listed = tuple(data["sessions"])
+
+
 def _released(state: LaneState, data: Data, event: Event) -> None:
     """The next message starts a fresh session."""
     state.bound = state.session = state.suspended_at = state.resume_reason = None
@@ -576,6 +582,7 @@ _LANE_RULES: Final[dict[str, LaneRule]] = {
     "delivery/draft": _draft,
     "route/bound": _bound,
     "route/titled": _titled,
+    "route/listed": _listed,
     "route/suspended": _suspended,
     "route/released": _released,
     "lane/merged": _merged_lanes,

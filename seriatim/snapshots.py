@@ -52,6 +52,8 @@ def lane_snapshot(state: LaneState) -> Data:
         data["drafts"] = list(map(list, state.drafts))
     if state.titles:
         data["titles"] = [list(told) for told in state.titles]
+    if state.listed:
+        data["listed"] = list(state.listed)
     return data
 
 
@@ -73,6 +75,7 @@ def lane_from_snapshot(key: str, version: int, data: Data) -> LaneState:
     state.bots, state.bots_at = data.get("bots", 0), data.get("bots_at", 0)
     state.unreached = tuple(Unreached(*lost) for lost in data.get("unreached", ()))
     state.drafts = tuple((claim, message_id) for claim, message_id in data.get("drafts", ()))
+    state.listed = tuple(data.get("listed", ()))
     state.titles = tuple((session, title) for session, title in data.get("titles", ()))
     return state
 

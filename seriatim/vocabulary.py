@@ -193,6 +193,9 @@ _LANE: Final = (
             "receivedAt?": "when the platform had it, epoch ms",
             "door?": "receipt: the host takes the answer from the receipt, nothing is owed",
             "command?": "its name, without prefix",
+            "asks?": "of a retry: accepted data of the questions that it asks again; `at`: when they were accepted",
+            "asksTurn?": "of a retry: number of the turn that they stand in",
+            "asksSession?": "of a retry: the session of that turn",
             "wakeSession?": "the session that a wake is for; it runs in no other",
             "wakeKind?": "what a wake is about, in the host's word",
             "mended?": "true: the text held what JSON can't carry, now U+FFFD",
@@ -233,7 +236,7 @@ _LANE: Final = (
         "The messages' outcome: they get no answer.",
         {
             "ids": "the messages",
-            "reason": "superseded, reset, stop, interrupted, session_left, cancelled, expired, cleared, …",
+            "reason": "superseded, reset, stop, interrupted, stale, session_left, cancelled, expired, cleared, …",
             "notice?": "what a wake had to say whose session was left",
         },
     ),
@@ -363,6 +366,12 @@ _LANE: Final = (
         "lane",
         "A session's title, as people of this lane know it.",
         {"session": "its id", "title": "one line"},
+    ),
+    EventType(
+        "route/listed",
+        "lane",
+        "People were shown a numbered list of sessions; a number means one of these until the next list.",
+        {"sessions": "their ids, in the order of their numbers"},
     ),
     EventType(
         "route/suspended",

@@ -17,6 +17,7 @@ EVERY_KEY = """
 home = "/tmp/home"
 group_sessions_per_user = false
 thread_sessions_per_user = true
+operators = ["irc:alice"]
 
 [agent]
 kind = "openai"
@@ -46,10 +47,12 @@ partial = "send"
 
 [admission]
 dm_without_ids = "shared"
+max_age_s = 3600
 bot_exchanges_max = 3
 
 [commands]
 prefix = "!"
+max_age_s = 60
 stop_suspends = false
 
 [storage]
