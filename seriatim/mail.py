@@ -101,7 +101,7 @@ class AttemptWanted:
     part: int
 
 
-@frozen
+@value
 class PartSettled:
     """From delivery: the platform has the part (T6, lazy)."""
 
