@@ -166,8 +166,9 @@ def test_retry_asks_again_with_all_that_came_with_it() -> None:
     seen = visibility(fold(events), events)
     assert [(e.data["text"], seen[e.seq]) for e in answers] == [("first", "undone"), ("second", "current")]
     # What the log has can be shown again.
-    told = [(e.type, {"text": e.data["text"]}) for e in (events[2], answers[0])]
-    restored = [*events, *rewrite(fold(events), told, 3, bench.now.time)]
+    question = next(e for e in events if e.type == "user/message")
+    first = [(e.type, {"text": e.data["text"]}) for e in (question, answers[0])]
+    restored = [*events, *rewrite(fold(events), first, 3, bench.now.time)]
     assert [restored[seq].data["text"] for seq in fold(restored).seqs()] == ["a", "first"]
 
 
