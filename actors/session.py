@@ -301,7 +301,7 @@ class SessionActor(PooledActor):
             self._ports.supervisor.signal(Stay(self.key, gate.incarnation, why))
 
     def _keep(self, events: int) -> None:
-        """Tell and keep what has changed: the count, checkpoints, a compaction where a log has grown. Between commits."""
+        """Tell and keep what has changed: count, checkpoints, a compaction of a log that has grown. Between commits."""
         ports, marks, state = self._ports, self._bookmarks, self._gate.durable
         if state.interruptions != self._counted:
             self._count()
