@@ -93,6 +93,12 @@ class AgentConfig:
     gateway_auto_continue_freshness: int = setting(
         3600, whole(0), doc="A turn interrupted longer ago than this, seconds, isn't continued by itself."
     )
+    compress_above_tokens: int = setting(
+        0,
+        whole(0),
+        doc="A conversation whose last prompt had this many tokens is compressed before its next turn; 0: never.",
+    )
+    compress_keep_turns: int = setting(2, whole(1), doc="Newest turns that a compression leaves as they are.")
     agent_cache: AgentCacheConfig = setting(AgentCacheConfig(), section(AgentCacheConfig), doc="Warm state.")
 
     def __attrs_post_init__(self) -> None:
@@ -307,6 +313,10 @@ class GatewayConfig:
     )
     group_sessions_per_user: bool = setting(True, flag(), doc="In groups and channels each person has a session.")
     thread_sessions_per_user: bool = setting(False, flag(), doc="In threads too; else a thread is shared.")
+    session_store_max_age_days: int = setting(
+        0, whole(0, 36_500), doc="Entries unused for so many days are forgotten, their logs kept; 0: never."
+    )
+    write_sessions_json: bool = setting(True, flag(), doc="Mirror the sessions to sessions.json in the home.")
     agent: AgentConfig = setting(AgentConfig(), section(AgentConfig), doc="Who answers.")
     turns: TurnsConfig = setting(TurnsConfig(), section(TurnsConfig), doc="Turns at once.")
     queue: QueueConfig = setting(QueueConfig(), section(QueueConfig), doc="Busy lanes.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import random
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from seriatim.actors.outlet import Tell
 from seriatim.actors.receipts import Receipt
 from seriatim.actors.runtime import Dispatchers, Opened, Runtime, Settings
 from seriatim.actors.simulation import Envelope, SimulationDispatcher
+from seriatim.actors.summaries import UNABLE, Summed
 from seriatim.actors.supervisor import PassivateLane
 from seriatim.commits import Commit
 from seriatim.config import GatewayConfig
@@ -30,7 +31,7 @@ from seriatim.testing.faulty_store import Fault, FaultyStore
 from seriatim.testing.scripted import Ran, ScriptedRunner, by_first_word
 from seriatim.testing.snapshot import wal_frames
 from seriatim.testing.witness import Witness, WitnessedStore
-from seriatim.turn import Told, TurnEnded, TurnJob
+from seriatim.turn import Message, Told, TurnEnded, TurnJob
 from tests.crash.ground import Ground
 from tests.crash.points import KILLED, Fate, Points, SimulatedCrash
 from tests.crash.scenario import Stop
@@ -399,6 +400,10 @@ class WatchedRunner:
         life.witness.proceeds(lane, calls)
         self._inner.proceed(lane, generation, calls)
         life.points.hit(f"after proceed {calls}")
+
+    def compress(self, lane: str, session: str, history: Sequence[Message], done: Summed) -> None:
+        """See TurnRunner.compress: no script can."""
+        done(None, UNABLE)
 
     def evict(self, lane: str) -> int:
         """See TurnRunner.evict."""
