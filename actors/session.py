@@ -34,6 +34,8 @@ from seriatim.effects import (
     AckDuplicate,
     Answered,
     CancelTurn,
+    CompressionWanted,
+    CompressSession,
     Deliver,
     DropDelivery,
     Finished,
@@ -56,7 +58,18 @@ from seriatim.gate import Gate, Out
 from seriatim.inbox import target_of
 from seriatim.ledger import draft_of
 from seriatim.limits import KEYS_REMEMBERED_MAX
-from seriatim.mail import Ask, AttemptWanted, Inbound, PartAbandoned, PartFailed, PartSettled, SlotGranted, TurnBroken
+from seriatim.mail import (
+    Ask,
+    AttemptWanted,
+    CompressionDue,
+    Inbound,
+    PartAbandoned,
+    PartFailed,
+    PartSettled,
+    SlotGranted,
+    SummaryMade,
+    TurnBroken,
+)
 from seriatim.model import SessionSource, Target
 from seriatim.outbox import Channel
 from seriatim.shown import Loaded
@@ -179,6 +192,8 @@ class SessionActor(PooledActor):
         self._over = False
         self._unread: RunTurn | None = None
         """The turn that waits for its history."""
+        self._compressing = False
+        """Whether a summary is being made, or about to be: there is one at a time."""
         self._shown: tuple[Target, int] | None = None
         """To whom it is shown what the turn of that generation does."""
         self._now = Now(0, ports.fresh_id, ports.session_id, self._take_slot, ports.channel, streamed=self._streamed)
@@ -228,6 +243,9 @@ class SessionActor(PooledActor):
 
     def _slot_came(self, message: SlotGranted) -> None:
         self._granted += 1
+
+    def _compression_came(self, message: CompressionDue | SummaryMade) -> None:
+        self._compressing = False
 
     def _step_came(self, message: StepOffered) -> None:
         self._ports.running.tells(self.key, message.generation, text=bool(message.text))
@@ -474,6 +492,21 @@ class SessionActor(PooledActor):
     def _forget_agent(self, permit: Permit | None, effect: ForgetAgent) -> None:
         self._ports.runner.evict(self.key)
 
+    def _compression_wanted(self, permit: Permit | None, effect: CompressionWanted) -> None:
+        if not self._compressing:
+            self._compressing = True
+            self.own_ref.signal(CompressionDue(effect.session, effect.turn))
+
+    def _compress_session(self, permit: Permit | None, effect: CompressSession) -> None:
+        assert permit is not None
+        self._compressing = True
+
+        def done(text: str | None, why: str) -> None:
+            self._ports.post(self.key, SummaryMade(effect, text, why))
+
+        history = History(list(effect.said), len(effect.said))
+        self._ports.runner.compress(self.key, effect.session, history, done)
+
     def _restart_gateway(self, permit: Permit | None, effect: RestartGateway) -> None:
         assert permit is not None
         self._ports.restart()
@@ -496,6 +529,8 @@ _LEAVE: Final[dict[type[Any], Callable[[SessionActor, Permit | None, Any], None]
     DropDelivery: SessionActor._drop_delivery,
     ForgetAgent: SessionActor._forget_agent,
     RestartGateway: SessionActor._restart_gateway,
+    CompressionWanted: SessionActor._compression_wanted,
+    CompressSession: SessionActor._compress_session,
     WantSlot: SessionActor._want_slot,
     ReturnSlot: SessionActor._return_slot,
     ReadShown: SessionActor._read_shown,
@@ -503,6 +538,8 @@ _LEAVE: Final[dict[type[Any], Callable[[SessionActor, Permit | None, Any], None]
 }
 _HEED: Final[dict[type[Any], Callable[[SessionActor, Any], None]]] = {
     SlotGranted: SessionActor._slot_came,
+    CompressionDue: SessionActor._compression_came,
+    SummaryMade: SessionActor._compression_came,
     StepOffered: SessionActor._step_came,
     ToolFinished: SessionActor._result_came,
 }

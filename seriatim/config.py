@@ -93,6 +93,12 @@ class AgentConfig:
     gateway_auto_continue_freshness: int = setting(
         3600, whole(0), doc="A turn interrupted longer ago than this, seconds, isn't continued by itself."
     )
+    compress_above_tokens: int = setting(
+        0,
+        whole(0),
+        doc="A conversation whose last prompt had this many tokens is compressed before its next turn; 0: never.",
+    )
+    compress_keep_turns: int = setting(2, whole(1), doc="Newest turns that a compression leaves as they are.")
     agent_cache: AgentCacheConfig = setting(AgentCacheConfig(), section(AgentCacheConfig), doc="Warm state.")
 
     def __attrs_post_init__(self) -> None:
@@ -170,6 +176,11 @@ class AdmissionConfig:
         choice("refuse", "shared"),
         doc='A direct message without any id is refused, or all such share one conversation ("shared").',
     )
+    max_age_s: int = setting(
+        0,
+        whole(0),
+        doc="A text that was sent longer ago than this, seconds, is taken in and dropped as stale; 0: none is.",
+    )
     bot_exchanges_max: int = setting(
         8,
         whole(0, 1_000_000),
@@ -198,6 +209,11 @@ class CommandsConfig:
         "/",
         text(matching=r"\S{1,8}", says="one to eight characters without space"),
         doc="What a command begins with, where its adapter doesn't say otherwise.",
+    )
+    max_age_s: int = setting(
+        600,
+        whole(0),
+        doc="A command that was sent longer ago than this, seconds, is answered and does nothing; 0: each acts.",
     )
     stop_suspends: bool = setting(
         True, flag(), doc="/stop also ends the session's context; the next message starts fresh."

@@ -13,6 +13,7 @@ from seriatim.batch import Batch
 from seriatim.bots import too_many_bots
 from seriatim.closers import OpenTurn
 from seriatim.commands import COMMANDS, unknown_command
+from seriatim.compressing import compression_due, is_crowded, summary_made
 from seriatim.effects import (
     Ack,
     AckDuplicate,
@@ -40,6 +41,7 @@ from seriatim.limits import WAITING_MAX
 from seriatim.mail import (
     Ask,
     AttemptWanted,
+    CompressionDue,
     DraftGone,
     DraftShown,
     DrainTimedOut,
@@ -51,12 +53,14 @@ from seriatim.mail import (
     Quarantine,
     Recover,
     SlotGranted,
+    SummaryMade,
     TurnBroken,
 )
 from seriatim.queueing import authority, entry_of, place, turns_before
 from seriatim.recovery import close_turn, recover, take_up_all, with_shown
 from seriatim.retrying import claims_of, stands_in
 from seriatim.silence import MARKER_REASON, SILENCE_NOTICE, judged
+from seriatim.stale import is_stale, turn_away
 from seriatim.turn import StepOffered, ToolCall, ToolFinished, TurnEnded
 from seriatim.wakes import drop_left, refuse_pin
 
@@ -90,7 +94,9 @@ def _inbound(batch: Batch, m: Inbound) -> None:
     if m.key:
         batch.keys[m.key] = None
     batch.size += m.size
-    if not m.command:
+    if m.event.received_at is not None and is_stale(batch, m):
+        turn_away(batch, m)
+    elif not m.command:
         _accept(batch, m, "wake" if m.event.internal else "human")
     elif m.command == "queue" and m.args:
         _accept(batch, m, "queue")
@@ -131,7 +137,7 @@ def start_next(batch: Batch) -> None:
     if state.interrupted or state.queue[0].kind == "wake":
         drop_left(batch)
     claim = _next_claim(batch)
-    if claim is not None and batch.take_slot():
+    if claim is not None and not is_crowded(batch) and batch.take_slot():
         _start(batch, *claim)
 
 
@@ -340,6 +346,16 @@ def _recover(batch: Batch, m: Recover) -> None:
     start_next(batch)
 
 
+def _compression_due(batch: Batch, m: CompressionDue) -> None:
+    compression_due(batch, m)
+    start_next(batch)
+
+
+def _summary_made(batch: Batch, m: SummaryMade) -> None:
+    summary_made(batch, m)
+    start_next(batch)
+
+
 def _ask(batch: Batch, m: Ask) -> None:
     ask(batch, m)
     start_next(batch)
@@ -383,4 +399,6 @@ _RULES: Final[dict[type[Any], Callable[[Batch, Any], None]]] = {
     DrainTimedOut: _drain_timed_out,
     Quarantine: _quarantine,
     Ask: _ask,
+    CompressionDue: _compression_due,
+    SummaryMade: _summary_made,
 }

@@ -29,6 +29,8 @@ system_prompt = "Be brief."
 timeout_s = 5
 gateway_timeout = 60
 gateway_auto_continue_freshness = 60
+compress_above_tokens = 100000
+compress_keep_turns = 3
 [agent.agent_cache]
 max_size = 2
 
@@ -47,10 +49,12 @@ partial = "send"
 
 [admission]
 dm_without_ids = "shared"
+max_age_s = 3600
 bot_exchanges_max = 3
 
 [commands]
 prefix = "!"
+max_age_s = 60
 stop_suspends = false
 
 [storage]

@@ -10,7 +10,7 @@ from seriatim.storage.contract import StoreReader
 from seriatim.testing.fake_platform import FakePlatform, Posted
 from seriatim.testing.scripted import Ran
 from seriatim.testing.witness import Effects, whole
-from tests.crash.scenario import Again, Say, Scenario
+from tests.crash.scenario import Again, Say, Scenario, Step
 
 
 class Ground:
@@ -48,7 +48,7 @@ class Ground:
         return whole(reader, log, self.archived)
 
     @property
-    def next_step(self) -> Say | Again | None:
+    def next_step(self) -> Step | None:
         """What the script has next."""
         script = self.scenario.script
         return script[self.done] if self.done < len(script) else None
@@ -60,6 +60,7 @@ class Ground:
         self.done += 1
         if isinstance(step, Again):
             self.platform.post(self.platform.posted[step.number - 1].event)
+        if not isinstance(step, Say):
             return
         number = sum(1 for taken in self.scenario.script[: self.done] if isinstance(taken, Say))
         source = SessionSource(platform=Platform("fake"), chat_id=step.chat, user_id=f"u{step.chat}")
