@@ -313,6 +313,10 @@ class GatewayConfig:
     )
     group_sessions_per_user: bool = setting(True, flag(), doc="In groups and channels each person has a session.")
     thread_sessions_per_user: bool = setting(False, flag(), doc="In threads too; else a thread is shared.")
+    session_store_max_age_days: int = setting(
+        0, whole(0, 36_500), doc="Entries unused for so many days are forgotten, their logs kept; 0: never."
+    )
+    write_sessions_json: bool = setting(True, flag(), doc="Mirror the sessions to sessions.json in the home.")
     agent: AgentConfig = setting(AgentConfig(), section(AgentConfig), doc="Who answers.")
     turns: TurnsConfig = setting(TurnsConfig(), section(TurnsConfig), doc="Turns at once.")
     queue: QueueConfig = setting(QueueConfig(), section(QueueConfig), doc="Busy lanes.")

@@ -90,7 +90,7 @@ class AttemptWanted:
     part: int
 
 
-@frozen
+@value
 class PartSettled:
     """From delivery: the platform has the part (T6, lazy)."""
 

@@ -6,13 +6,20 @@ Field meanings follow the gateway seed (§1, "SessionSource"). All are plain fro
 from __future__ import annotations
 
 from operator import attrgetter
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
+import attrs
 from attrs import field, frozen
 
 from seriatim.errors import InvalidInputError
 from seriatim.events import SAFE_INTEGER_MAX, mend_text
 from seriatim.limits import ID_CHARS_MAX, TEXT_BYTES_MAX
+
+if TYPE_CHECKING:
+    from attrs import frozen as value
+else:
+    # Frozen for the type checker only: each turn makes some of these, and a frozen __init__ costs twice.
+    value = attrs.define(unsafe_hash=True)
 
 
 def _platform_name(name: object) -> str:
@@ -205,7 +212,7 @@ class MessageEvent:
             raise InvalidInputError("received_at", "epoch milliseconds are needed")
 
 
-@frozen
+@value
 class Target:
     """Where a reply goes; recorded when the message is accepted, never "the last sender".
 
@@ -247,7 +254,7 @@ class Target:
         )
 
 
-@frozen
+@value
 class Outbound:
     """One part of one owed reply, ready to be sent.
 

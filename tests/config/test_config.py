@@ -17,6 +17,8 @@ EVERY_KEY = """
 home = "/tmp/home"
 group_sessions_per_user = false
 thread_sessions_per_user = true
+session_store_max_age_days = 30
+write_sessions_json = false
 operators = ["irc:alice"]
 
 [agent]
