@@ -26,6 +26,7 @@ from seriatim.actors.spooling import UNAVAILABLE
 from seriatim.adapters.base import Adapter
 from seriatim.errors import GatewayClosedError, InvalidInputError, StoreUnhealthyError, WrongThreadError
 from seriatim.keys import canonical_key, parse_session_key
+from seriatim.mail import Bounced
 from seriatim.mainloop import OwnLoop
 from seriatim.model import MessageEvent, Platform, SessionSource
 from seriatim.opening import resolve
@@ -315,6 +316,12 @@ class _Inbox:
         if self._own is not None and _is_own(event, self._own.own_id):
             return _known(event)
         return self._gateway._accept(event, self._prefix)  # noqa: SLF001  (two halves of one door)
+
+    def bounced(self, lane: str, delivery: str, part: int, reason: str) -> None:
+        """See adapters.base.Bounces."""
+        runtime = self._gateway._runtime  # noqa: SLF001
+        if runtime is not None and lane:
+            runtime.directory.post(lane, Bounced(delivery, part, reason))
 
 
 def _is_own(event: MessageEvent, own_id: str | None) -> bool:
