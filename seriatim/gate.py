@@ -51,7 +51,7 @@ from seriatim.shown import Loaded, Wanted
 from seriatim.turn import StepOffered, ToolFinished, TurnEnded
 
 LAZY_WINDOW_MS = 200
-_REPEATABLE = frozenset({Inbound, Ask, PartSettled, PartAbandoned})
+_REPEATABLE = frozenset({Inbound, Ask, PartSettled, PartAbandoned, Bounced, DraftShown, DraftGone})
 _AHEAD_OF_KEPT = frozenset({Inbound, Ask, SlotGranted})
 _ONCE = frozenset({PartFailed, StepOffered, ToolFinished, TurnEnded, DrainTimedOut, TurnBroken})
 
