@@ -168,8 +168,8 @@ class LaneState:
     ``unreached``: replies given up, for the next turn to tell of. ``drafts``: first claim of a turn without outcome,
     and the platform's id of the message that shows its reply so far. ``bots``: messages of bots in a row, the last at
     ``bots_at`` (epoch ms). ``bounced``: replies whose late failure is known. ``titles``: session and title, the newest
-    last. ``active_at``: epoch ms of what a person, or the host for one, did last; wakes don't count. ``facts``: what the
-    log tells of the bound session (see ``facts.entry``).
+    last. ``active_at``: epoch ms of what a person, or the host for one, did last; wakes don't count. ``facts``: what
+    the log tells of the bound session (see ``facts.entry``).
     ``listed``: the sessions that people saw in the last list, in its order.
     """
 
