@@ -238,12 +238,6 @@ class Receipts:
             receipt.outcome = "accepted"
         return receipt
 
-    def moved(self, session_key: str, to: str) -> None:
-        """A lane has been taken over by another: whoever waits for its messages waits for that one's now."""
-        for receipt in (*(receipt for receipt, _ in self._accepting.values()), *self._open.values()):
-            if receipt.session_key == session_key:
-                receipt.session_key = to
-
     def close(self) -> None:
         """The gateway stops: release everybody who waits.
 
