@@ -34,6 +34,10 @@ class Effects:
     sent: Counter[tuple[str, int]] = Factory(Counter)
 
 
+_Told = tuple[int, str | None, str]
+"""A shown message: its turn, its text (None for a tool's), the id of what it asks ("" for none)."""
+
+
 class Witness:
     """The facts of all durable events; filled from the store, then commit by commit.
 
@@ -52,7 +56,8 @@ class Witness:
         self.attempts: Counter[tuple[str, int]] = Counter()
         self.owed: set[str] = set()
         self.heads: dict[str, int] = {}
-        self._said: dict[str, list[tuple[int, str]]] = {}
+        self._said: dict[str, list[_Told]] = {}
+        self._moments: dict[str, list[tuple[int, list[_Told]]]] = {}
         self._waiting: dict[str, set[str]] = {}
         self._counts: dict[str, Counter[str]] = {}
         self._incarnations: dict[LogId, int] = {}
@@ -94,6 +99,12 @@ class Witness:
                 self.heads[log] = event.seq + 1
                 self._take(log, event)
 
+    def _say(self, owner: str, event: Event, said: _Told) -> None:
+        """The session shows one more message; what it showed at each moment is kept, since one may go back there."""
+        told = self._said.setdefault(owner, [])
+        told.append(said)
+        self._moments.setdefault(owner, []).append((event.seq + 1, list(told)))
+
     def _take(self, log: LogId, event: Event) -> None:
         data = event.data
         owner = log.partition(":")[2]
@@ -117,11 +128,17 @@ class Witness:
             case "lane/merged":
                 self._move(owner, data)
             case "user/message" | "assistant/message":
-                self._said.setdefault(owner, []).append((data["turn"], data["text"]))
+                said = (data["turn"], data["text"], data["id"] if "at" in data else "")
+                self._say(owner, event, said)
+            case "surface/reset":
+                moments = [(0, [])] + self._moments.get(owner, [])
+                self._said[owner] = list(next(said for count, said in reversed(moments) if count <= data["asOf"]))
+                self._moments.setdefault(owner, []).append((event.seq + 1, list(self._said[owner])))
             case "tool/call":
                 self.calls.add((owner, data["id"]))
             case "tool/result":
                 self.results.add((owner, data["id"]))
+                self._say(owner, event, (data["turn"], None, ""))
             case "delivery/owed":
                 self.owed.add(data["id"])
                 if data.get("attempt"):
@@ -179,7 +196,13 @@ class Witness:
     def begins(self, job: TurnJob) -> None:
         """A turn's agent sees the conversation for the first time: it is what the log holds."""
         told = [message.text for message in job.history if message.role != "tool"]
-        known = [text for turn, text in self._said.get(job.session, ()) if turn < job.number]
+        said = [told for told in self._said.get(job.session, ()) if told[0] < job.number]
+        if job.resumed_from is not None:
+            # What is asked again, with nothing done about it yet, stands in the turn itself.
+            again = {inbox_id for claim in job.claims for inbox_id in (claim.id, *getattr(claim, "items", ()))}
+            while said and said[-1][2] in again:
+                del said[-1]
+        known = [text for _, text, _ in said if text is not None]
         self.checked["history_is_the_log"] += 1
         if told != known:
             self._complain(f"{job.lane}: turn {job.generation} sees {told}, the log says {known}")
