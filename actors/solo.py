@@ -99,6 +99,11 @@ class Solo:
                 self._routed(moved)
             return True
 
+    def any_open_turn(self) -> bool:
+        """Whether a turn was left open by a process that is gone."""
+        with self._reading:
+            return any(hot.open_turn for _, hot in self._reader.open_work())
+
     def close(self) -> None:
         """Give the reader back; the store is its owner's."""
         self._pause.set()
