@@ -13,6 +13,7 @@ from typing import Any
 
 from attrs import Factory, define
 
+from seriatim.aliases import ALIASES
 from seriatim.commits import Commit, Durable, Hot, Outcome
 from seriatim.events import Data, Event, LogId
 from seriatim.model import Outbound
@@ -213,7 +214,7 @@ class Witness:
 def all_logs(reader: StoreReader) -> list[LogId]:
     """Every log of the store."""
     logs: list[LogId] = []
-    for prefix in ("lane:", "session:"):
+    for prefix in (ALIASES, "lane:", "session:"):
         while page := reader.logs(prefix, logs[-1] if logs and logs[-1].startswith(prefix) else ""):
             logs += page
     return logs
