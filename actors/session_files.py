@@ -207,6 +207,10 @@ class SoloDoor:
         """See ``Door.move_session``."""
         return self.lanes.move_session(session_id, key, expected)
 
+    def present(self, key: str) -> str:
+        """See ``Door.present``."""
+        return self.lanes.present(key)
+
     def accounts(self, platform: str) -> Sequence[str]:
         """None: no adapter runs here."""
         return ()

@@ -64,6 +64,14 @@ class Solo:
         with self._alone(key):
             return self._decide(key, Ask(self._ids.fresh(), question))
 
+    def present(self, key: str) -> str:
+        """The lane that a lane has gone into; itself, if into none. A gateway has merged them."""
+        seen = {key}
+        while (into := self._gate(key).durable.merged_into) is not None and into not in seen:
+            seen.add(into)
+            key = into
+        return key
+
     def move_session(self, session_id: str, key: str, expected: str | None) -> bool:
         """Bind another lane's session to ``key``, if that is still bound to ``expected`` (None: to whatever it is).
 
