@@ -105,7 +105,13 @@ class Witness:
         told.append(said)
         self._moments.setdefault(owner, []).append((event.seq + 1, list(told)))
 
-    def _take(self, log: LogId, event: Event) -> None:
+    def _go_back(self, owner: str, event: Event) -> None:
+        moments = [(0, []), *self._moments.get(owner, [])]
+        told = next(told for count, told in reversed(moments) if count <= event.data["asOf"])
+        self._said[owner] = list(told)
+        self._moments.setdefault(owner, []).append((event.seq + 1, list(told)))
+
+    def _take(self, log: LogId, event: Event) -> None:  # noqa: C901  (one case for each event)
         data = event.data
         owner = log.partition(":")[2]
         match event.type:
@@ -131,9 +137,7 @@ class Witness:
                 said = (data["turn"], data["text"], data["id"] if "at" in data else "")
                 self._say(owner, event, said)
             case "surface/reset":
-                moments = [(0, [])] + self._moments.get(owner, [])
-                self._said[owner] = list(next(said for count, said in reversed(moments) if count <= data["asOf"]))
-                self._moments.setdefault(owner, []).append((event.seq + 1, list(self._said[owner])))
+                self._go_back(owner, event)
             case "tool/call":
                 self.calls.add((owner, data["id"]))
             case "tool/result":
