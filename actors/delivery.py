@@ -18,10 +18,12 @@ from attrs import Factory, define, frozen
 from seriatim.actors.clockwork import signal_later
 from seriatim.actors.pooled import PooledActor
 from seriatim.actors.refs import Ref
+from seriatim.actors.showing import Delta, Drafts, Idle, Working
 from seriatim.clock import Clock
 from seriatim.effects import Deliver, DropDelivery, Owes, SendPart
 from seriatim.errors import SendError
-from seriatim.mail import AttemptWanted, Mail, PartAbandoned, PartFailed, PartSettled
+from seriatim.ledger import TOO_MANY_DOUBTS, TOO_OLD
+from seriatim.mail import AttemptWanted, DraftGone, Mail, PartAbandoned, PartFailed, PartSettled
 from seriatim.model import Outbound, Target
 from seriatim.outbox import Channel, marked
 
@@ -33,6 +35,10 @@ else:
 RETRY_MS_MIN = 500
 RETRY_MS_MAX = 60_000
 DOWN_POLL_MS = 1_000
+SOON_MS = 2_000
+"""A stop waits for what goes on within that time: a shorter pause, or a send that began no longer ago."""
+WAIT_RECORDED_MS = 5_000
+"""A wait that the platform asked for and that is longer than this is kept over a restart."""
 
 
 @value
@@ -75,30 +81,41 @@ class Debts:
 
 @frozen
 class _Retry:
-    """The time to go on with a chat has come."""
+    """The time to go on with a chat has come; "" when it is time to see whether the platform is back."""
 
     chat: str
 
 
 @define
 class _Job:
-    """One owed reply in a chat's queue; ``due`` are the parts that are left, in order."""
+    """One owed reply in a chat's queue; ``due`` are the parts that are left, in order.
+
+    ``target``: the debt's, without what turned out to be gone. ``draft``: the message that the first part is edited
+    into, "" where it is a message of its own.
+    """
 
     lane: str
     effect: Deliver
     due: deque[int]
     recorded: bool
+    target: Target
+    since: int
+    draft: str
     attempt: int = 0
     failures: int = 0
     ambiguous: int = 0
     asked: bool = False
     sending: bool = False
+    began: float = 0.0
 
 
 @define
 class _Chat:
+    """A chat's replies, oldest first. ``rests_until``: of the clock's monotonic ms, None without an end in sight."""
+
     jobs: deque[_Job] = Factory(deque)
     resting: bool = False
+    rests_until: float | None = None
 
 
 class DeliveryActor(PooledActor):
@@ -106,7 +123,7 @@ class DeliveryActor(PooledActor):
 
     ``age_ms_max``: how long a reply is tried before it is abandoned; ``ambiguous_max``: how many answers may leave
     open whether a part arrived (a crash counts by the ledger's record, not here). ``ended`` hears of each debt it is
-    through with.
+    through with, ``starts`` how to ask it how many are moving.
     """
 
     def __init__(
@@ -119,10 +136,13 @@ class DeliveryActor(PooledActor):
         age_ms_max: int,
         ambiguous_max: int,
         ended: Callable[[str], None],
+        starts: Callable[[Callable[[], int]], None],
+        drafts: Drafts | None = None,
     ) -> None:
         super().__init__()
         self.account = account
         self._ended = ended
+        self._starts = starts
         self._sender = sender
         self._post = post
         self._clock = clock
@@ -131,6 +151,18 @@ class DeliveryActor(PooledActor):
         self._ambiguous_max = ambiguous_max
         self._chats: dict[str, _Chat] = {}
         self._jobs: dict[str, tuple[str, _Job]] = {}
+        self._cut_off: dict[str, None] = {}
+        """Chats that wait for the platform to be back: one timer for all of them."""
+        self._drafts = drafts
+        if drafts is not None:
+            drafts.busy = lambda target: _chat_of(target) in self._chats
+            drafts.settled = self._draft_settled
+
+    def on_start(self) -> None:
+        """Say how to ask what moves; drafts have timers, which need to know whom to tell."""
+        if self._drafts is not None:
+            self._drafts.ref = self.own_ref
+        self._starts(self.moving)
 
     def on_receive(self, message: Any) -> None:
         """Take a debt up, go on with one, or hear what came of a send."""
@@ -146,10 +178,20 @@ class DeliveryActor(PooledActor):
         elif kind is Debts:
             self._debts(message)
         elif kind is _Retry:
+            if not message.chat:
+                self._look_again()
+                return
             chat = self._chats.get(message.chat)
             if chat is not None:
                 chat.resting = False
                 self._advance(message.chat)
+        elif self._drafts is not None:
+            self._drafts.on_receive(message)
+
+    def moving(self) -> int:
+        """Replies that will go on soon by themselves. A pause that is long, or a send that hangs, holds no stop up."""
+        now = self._clock.monotonic_ms()
+        return sum(len(chat.jobs) for chat in self._chats.values() if _moves(chat, now))
 
     # --- debts -----------------------------------------------------------------------------------------
 
@@ -159,16 +201,54 @@ class DeliveryActor(PooledActor):
         if known is not None:
             # A new incarnation of the lane lists its debts: what it was asked has died with the one before.
             known[1].asked = False
+            if effect.since > known[1].since:
+                self._try_on(known[0], known[1], effect)
             self._advance(known[0])
             return
         chat_id = _chat_of(effect.target)
-        job = _Job(message.lane, effect, deque(effect.due), effect.first_attempt_recorded)
+        draft = effect.draft
+        if self._drafts is not None and effect.claim:
+            draft = self._drafts.ended(message.lane, effect.claim, effect.delivery) or draft
+        job = _Job(
+            message.lane,
+            effect,
+            deque(effect.due),
+            effect.first_attempt_recorded,
+            effect.target,
+            effect.since,
+            draft,
+        )
         self._jobs[effect.delivery] = (chat_id, job)
         chat = self._chats.get(chat_id)
         if chat is None:
             chat = self._chats[chat_id] = _Chat()
         chat.jobs.append(job)
+        if effect.until and not chat.resting and (wait_ms := effect.until - self._clock.now_ms()) > 0:
+            self._rest(chat_id, chat, min(wait_ms, self._age_ms_max))  # a clock that jumped holds nobody up for ever
+            return
         self._advance(chat_id)
+
+    def _draft_settled(self, delivery: str, message_id: str) -> None:
+        """What the reply waited for is known: the message to edit it into, if there is one."""
+        known = self._jobs.get(delivery)
+        if known is not None:
+            known[1].draft = message_id
+            self._advance(known[0])
+
+    def _try_on(self, chat_id: str, job: _Job, effect: Deliver) -> None:
+        """Somebody asked for it: at once, with its age from now on."""
+        job.since, job.failures, job.ambiguous = effect.since, 0, 0
+        job.target = effect.target
+        self._chats[chat_id].resting = False
+
+    def _look_again(self) -> None:
+        """One look for all: whether the platform is back, and whose time is over meanwhile."""
+        waiting, self._cut_off = self._cut_off, {}
+        for chat_id in waiting:
+            chat = self._chats.get(chat_id)
+            if chat is not None:
+                chat.resting = False
+                self._advance(chat_id)
 
     def _debts(self, message: Debts) -> None:
         owed = frozenset(message.effect.deliveries)
@@ -201,13 +281,18 @@ class DeliveryActor(PooledActor):
                 chat.jobs.popleft()
                 self._forget(job)
                 continue
-            if self._clock.now_ms() - job.effect.since > self._age_ms_max:
-                self._give_up(chat, job, "too old")
+            if self._clock.now_ms() - job.since > self._age_ms_max:
+                self._give_up(chat, job, TOO_OLD)
                 continue
+            if self._drafts is not None and self._drafts.under_way(job.effect.delivery):
+                return  # its end tells whether there is a message to edit
             channel = self._sender.channel(job.effect.target)
             if not channel.up:
-                self._rest(chat_id, chat, DOWN_POLL_MS)
-            elif job.recorded or channel.idempotent:
+                chat.resting, chat.rests_until = True, None
+                if not self._cut_off:
+                    signal_later(self._clock, DOWN_POLL_MS, self.own_ref, _Retry(""))
+                self._cut_off[chat_id] = None
+            elif channel.idempotent or (job.recorded and not job.due[0]):
                 self._send(job, max(1, job.attempt), repeat=False)
             else:
                 job.asked = True
@@ -216,8 +301,8 @@ class DeliveryActor(PooledActor):
         if not chat.jobs:
             del self._chats[chat_id]
 
-    def _give_up(self, chat: _Chat, job: _Job, reason: str) -> None:
-        self._post(job.lane, PartAbandoned(job.effect.delivery, job.due[0], reason))
+    def _give_up(self, chat: _Chat, job: _Job, reason: str, detail: str = "") -> None:
+        self._post(job.lane, PartAbandoned(job.effect.delivery, job.due[0], reason, detail))
         chat.jobs.popleft()
         self._forget(job)
 
@@ -234,11 +319,12 @@ class DeliveryActor(PooledActor):
         job = known[1]
         if job.asked and not job.sending and job.due and job.due[0] == message.part:
             job.asked = False
-            self._send(job, message.attempt, repeat=message.marked)
+            self._send(job, message.attempt, repeat=message.marked, look=message.look)
 
-    def _send(self, job: _Job, attempt: int, *, repeat: bool) -> None:
+    def _send(self, job: _Job, attempt: int, *, repeat: bool, look: bool = False) -> None:
         effect, part = job.effect, job.due[0]
         job.sending = True
+        job.began = self._clock.monotonic_ms()
         job.attempt = attempt
         text = effect.parts[part]
         out = Outbound(
@@ -246,9 +332,11 @@ class DeliveryActor(PooledActor):
             part,
             len(effect.parts),
             marked(text) if repeat else text,
-            effect.target,
+            job.target,
             f"{effect.delivery}.{part}",
             attempt,
+            look,
+            job.draft if part == 0 else "",
         )
         done = self._sender.send(out, self._sent)
         if done is None:
@@ -280,27 +368,59 @@ class DeliveryActor(PooledActor):
 
     def _failed(self, chat_id: str, job: _Job, part: int, error: SendError) -> None:
         chat = self._chats[chat_id]
-        if error.permanent:
-            self._give_up(chat, job, error.reason)
+        delivery = job.effect.delivery
+        if self._lost_its_place(job, part, error):
+            self._post(job.lane, PartFailed(delivery, part, error.reason))
+            job.recorded = False
             return
+        if error.permanent:
+            self._give_up(chat, job, error.code or "refused", error.reason)
+            return
+        wait: float
+        if error.retry_after_s is not None:
+            # No longer than the reply may wait: a platform that asks for a week gets its silence, and no answer.
+            wait = min(error.retry_after_s * 1000, max(1, job.since + self._age_ms_max - self._clock.now_ms()) + 1)
+        else:
+            backed_off = min(RETRY_MS_MIN * 2 ** min(job.failures, 10), RETRY_MS_MAX)
+            wait = backed_off * (0.75 + 0.5 * self._rng.random())
         if not error.ambiguous:
-            self._post(job.lane, PartFailed(job.effect.delivery, part, error.reason))
+            long = error.retry_after_s is not None and wait >= WAIT_RECORDED_MS
+            until = self._clock.now_ms() + int(wait) if long else 0
+            self._post(job.lane, PartFailed(delivery, part, error.reason, until))
         else:
             job.ambiguous += 1
             if job.ambiguous >= self._ambiguous_max:
-                self._give_up(chat, job, "too many attempts of unknown outcome")
+                self._give_up(chat, job, TOO_MANY_DOUBTS)
                 return
         job.recorded = False  # from now on each attempt has a record of its own
         job.failures += 1
-        if error.retry_after_s is not None:
-            wait = error.retry_after_s * 1000
-        else:
-            wait = min(RETRY_MS_MIN * 2 ** min(job.failures - 1, 10), RETRY_MS_MAX) * (0.75 + 0.5 * self._rng.random())
         self._rest(chat_id, chat, wait)
 
+    def _lost_its_place(self, job: _Job, part: int, error: SendError) -> bool:
+        """Whether what the part hung on is gone, so that it is sent without: draft, message replied to, thread."""
+        if job.draft and not part and error.permanent:
+            job.draft = ""
+            self._post(job.lane, DraftGone(job.effect.delivery))
+        elif error.ambiguous:
+            return False
+        elif error.code in ("anchor", "thread") and job.target.reply_to_id is not None:
+            job.target = attrs.evolve(job.target, reply_to_id=None)
+        elif error.code == "thread" and job.target.thread_id is not None:
+            job.target = attrs.evolve(job.target, thread_id=None)
+        else:
+            return False
+        return True
+
     def _rest(self, chat_id: str, chat: _Chat, wait_ms: float) -> None:
-        chat.resting = True
+        chat.resting, chat.rests_until = True, self._clock.monotonic_ms() + wait_ms
         signal_later(self._clock, wait_ms, self.own_ref, _Retry(chat_id))
+
+
+def _moves(chat: _Chat, now: float) -> bool:
+    if chat.resting:
+        return chat.rests_until is not None and chat.rests_until - now <= SOON_MS
+    job = chat.jobs[0] if chat.jobs else None
+    return job is not None and not (job.sending and now - job.began > SOON_MS)
 
 
 def _chat_of(target: Target) -> str:
@@ -317,6 +437,27 @@ class Deliveries:
     def __init__(self) -> None:
         self._accounts: dict[tuple[str, str], tuple[Ref[Any], Sender]] = {}
         self._open: set[str] = set()
+        self._shows: set[tuple[str, str]] = set()
+        self._moving: list[Callable[[], int]] = []
+
+    def starts(self, moving: Callable[[], int]) -> None:
+        """A delivery is there; ``moving`` counts what will go on soon."""
+        self._moving.append(moving)
+
+    @property
+    def moving(self) -> int:
+        """Debts that will go on soon by themselves: not those that wait for a platform, or whose send hangs."""
+        return sum(count() for count in self._moving)
+
+    @property
+    def shows(self) -> bool:
+        """Whether any account shows what a running turn does."""
+        return bool(self._shows)
+
+    def show(self, platform: str, account: str, message: Working | Delta | Idle) -> None:
+        """Tell an account's delivery about a running turn, if its platform shows such."""
+        if (platform, account) in self._shows:
+            self._accounts[platform, account][0].signal(message)
 
     @property
     def pending(self) -> int:
@@ -327,9 +468,11 @@ class Deliveries:
         """A delivery is through with a debt."""
         self._open.discard(delivery)
 
-    def add(self, platform: str, account: str, ref: Ref[Any], sender: Sender) -> None:
-        """Serve ``account`` of ``platform`` through ``ref``."""
+    def add(self, platform: str, account: str, ref: Ref[Any], sender: Sender, *, shows: bool = False) -> None:
+        """Serve ``account`` of ``platform`` through ``ref``. ``shows``: drafts, or the typing hint."""
         self._accounts[platform, account] = (ref, sender)
+        if shows:
+            self._shows.add((platform, account))
 
     def serves(self, platform: str, account: str) -> bool:
         """Whether anybody delivers for this account."""

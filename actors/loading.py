@@ -18,6 +18,7 @@ from seriatim.errors import LogCompactedError
 from seriatim.events import Event, LogId, lane_log, session_log
 from seriatim.lane import LaneState, SessionPart, apply_lane, apply_session
 from seriatim.shown import Loaded
+from seriatim.silence import judged
 from seriatim.snapshots import STATE_VERSION, lane_from_snapshot, session_from_snapshot
 from seriatim.storage.checkpoints import read_whole
 from seriatim.storage.contract import Checkpoint, StoreReader
@@ -206,9 +207,9 @@ class _Ends:
     def __init__(self, ids: frozenset[str]) -> None:
         self.ids = ids
         self._found: dict[str, End | None] = {}
-        self._turns: dict[str, tuple[str, int]] = {}
+        self._turns: dict[str, tuple[str, int, bool]] = {}
         self._commands: dict[str, str] = {}
-        self._turn = ("", 0)
+        self._turn = ("", 0, False)
         self._end = ""
         self._answering = ""
 
@@ -222,10 +223,11 @@ class _Ends:
     def told(self, reader: StoreReader) -> dict[str, End | None]:
         """The ends, with the texts of those that were answered in words."""
         found = self._found
-        for inbox_id, (session_id, turn) in self._turns.items():
+        for inbox_id, (session_id, turn, internal) in self._turns.items():
             end = found[inbox_id]
             if end is not None and end.reason == "completed":
-                found[inbox_id] = evolve(end, text=_last_words(reader.read(session_log(session_id)), turn))
+                text = _last_words(reader.read(session_log(session_id)), turn)
+                found[inbox_id] = evolve(end, text=None if text is None else judged(text, internal=internal))
         for inbox_id, text in self._commands.items():
             end = found[inbox_id]
             if end is not None:
@@ -240,7 +242,7 @@ class _Ends:
             case "lane/merged" if "from" in data:
                 self._found |= {told["id"]: None for told, _, _ in data["waiting"] if told["id"] in self.ids}
             case "inbox/claimed":
-                self._turn = (data["session"], data["turn"])
+                self._turn = (data["session"], data["turn"], data["kind"] == "wake")
             case "inbox/answered":
                 self._end = data["end"]
                 self._answering = data["id"] if data["by"] == "command" else ""

@@ -23,6 +23,7 @@ from seriatim.actors.persistence import CommitPort, PersistenceActor
 from seriatim.actors.receipts import Receipt, Receipts
 from seriatim.actors.refs import Crash, DeadLetter, Ref
 from seriatim.actors.session import FOR_SUCCESSOR, Flush, LanePorts, Switches
+from seriatim.actors.showing import Drafts
 from seriatim.actors.slots import TurnSlots
 from seriatim.actors.supervisor import Awaken, Directory, LaneCrashed, SupervisorActor, SupervisorPorts, key_of
 from seriatim.actors.system import ActorSystem
@@ -183,8 +184,8 @@ class Runtime:
         self.directory.supervisor = self._supervisor
         self._warden = self.system.start(CacheWardenActor, self._supervisor, self.warm, dispatcher=lanes, name="warden")
 
-    def add_account(self, platform: str, account: str, sender: Sender) -> None:
-        """Deliver through ``sender`` what is owed to this account."""
+    def add_account(self, platform: str, account: str, sender: Sender, drafts: Drafts | None = None) -> None:
+        """Deliver through ``sender`` what is owed to this account; ``drafts``: what its platform can show besides."""
         actor_ref = self.system.start(
             DeliveryActor,
             account,
@@ -195,10 +196,12 @@ class Runtime:
             self.settings.age_ms_max,
             self.settings.rules.attempts_ambiguous_max,
             self.deliveries.ended,
+            self.deliveries.starts,
+            drafts,
             dispatcher=self.dispatchers.lanes,
             name=f"delivery:{platform}:{account}",
         )
-        self.deliveries.add(platform, account, actor_ref, sender)
+        self.deliveries.add(platform, account, actor_ref, sender, shows=drafts is not None)
 
     def recover(self, open_work: Sequence[tuple[LogId, Hot]]) -> None:
         """Make every lane with open work live, and nothing else."""

@@ -20,6 +20,7 @@ from seriatim.actors.persistence import CommitPort
 from seriatim.actors.pooled import PooledActor
 from seriatim.actors.receipts import Receipts
 from seriatim.actors.refs import Ref
+from seriatim.actors.showing import Delta, Idle, Working
 from seriatim.actors.slots import TurnSlots
 from seriatim.actors.transcript import Transcript
 from seriatim.actors.turns import TurnRunner
@@ -48,6 +49,8 @@ from seriatim.effects import (
 )
 from seriatim.events import Data
 from seriatim.gate import Gate, Out
+from seriatim.inbox import target_of
+from seriatim.ledger import draft_of
 from seriatim.limits import KEYS_REMEMBERED_MAX
 from seriatim.mail import Ask, AttemptWanted, Inbound, PartAbandoned, PartFailed, PartSettled, SlotGranted, TurnBroken
 from seriatim.model import SessionSource, Target
@@ -169,6 +172,8 @@ class SessionActor(PooledActor):
         self._over = False
         self._unread: RunTurn | None = None
         """The turn that waits for its history."""
+        self._shown: tuple[Target, int] | None = None
+        """To whom it is shown what the turn of that generation does."""
         self._now = Now(0, ports.fresh_id, ports.session_id, self._take_slot, ports.channel)
 
     # --- mail in ---------------------------------------------------------------------------------------
@@ -196,7 +201,7 @@ class SessionActor(PooledActor):
             self._timer = None
             self._act(self._gate.tick(now))
         elif kind is TurnDelta:
-            pass  # nothing of a reply leaves before its commit; live drafts come with their own ledger
+            self._show_delta(message)
         elif kind is TranscriptRead:
             self._history_read(message)
         elif kind is Loaded:
@@ -286,6 +291,37 @@ class SessionActor(PooledActor):
 
     def _return_slot(self, permit: Permit | None, effect: ReturnSlot) -> None:
         self._ports.slots.give_back(self.key)
+        if self._shown is not None:
+            self._show_idle()
+
+    # --- what a running turn shows -----------------------------------------------------------------------
+
+    def _show_working(self, generation: int) -> None:
+        """Explained by the commit that started the turn; told to platforms that show such things."""
+        running = self._gate.durable.running
+        if running is None or running.generation != generation:
+            return  # the commit that starts it ended it, too
+        first = self._gate.durable.waiting[running.ids[0]].data
+        target = target_of(first)
+        if target is not None:
+            self._shown = (target, generation)
+            draft = draft_of(self._gate.durable, running)
+            working = Working(self.key, generation, running.ids[0], target, draft)
+            self._ports.deliveries.show(target.platform, target.account, working)
+
+    def _show_delta(self, delta: TurnDelta) -> None:
+        if self._shown is None and self._ports.deliveries.shows:
+            self._show_working(delta.generation)  # the turn began under the incarnation before
+        shown, running = self._shown, self._gate.durable.running
+        if shown is None or running is None or not shown[1] == running.generation == delta.generation:
+            return
+        target = shown[0]
+        self._ports.deliveries.show(target.platform, target.account, Delta(self.key, delta.generation, delta.text))
+
+    def _show_idle(self) -> None:
+        assert self._shown is not None
+        (target, generation), self._shown = self._shown, None
+        self._ports.deliveries.show(target.platform, target.account, Idle(self.key, generation))
 
     def _read_shown(self, permit: Permit | None, effect: ReadShown) -> None:
         self._ports.reader.tell(ReadSession(effect.session, effect.whole, self.own_ref))
@@ -357,6 +393,8 @@ class SessionActor(PooledActor):
             self._shared,
         )
         self._ports.touched(self.key, self._transcript.bytes)
+        if self._ports.deliveries.shows:
+            self._show_working(effect.generation)
         self._ports.runner.start(job, partial(self._ports.post, self.key))
 
     def _claim(self, data: Data, time: int) -> Claim:

@@ -22,7 +22,9 @@ class Capabilities:
     "cursor" (from a position the adapter stores after ``accept``) or "none" (what arrives while the bot is
     away is gone). ``idempotent_send``: a repeated idempotency key does not post twice. ``pii_safe``: raw
     ids are not needed in the prompt. ``text_max`` counted in ``text_unit``; 0 means no limit. ``multiline``:
-    one message may hold line breaks.
+    one message may hold line breaks. ``edit``: the adapter has ``edit`` (see ``Edits``), so replies can be shown while
+    they are made. ``lookup``: it has ``lookup`` (see ``Lookup``), which says whether a send of unknown outcome arrived.
+    ``typing``: its ``typing`` shows something.
     """
 
     replay: Literal["ack", "cursor", "none"] = "none"
@@ -31,6 +33,9 @@ class Capabilities:
     text_max: int = 0
     text_unit: Literal["bytes", "codepoints", "utf16"] = "codepoints"
     multiline: bool = True
+    edit: bool = False
+    lookup: bool = False
+    typing: bool = False
 
 
 class AcceptReceipt(Protocol):
@@ -98,11 +103,34 @@ class Adapter(Protocol):
     async def send(self, out: Outbound) -> Sent:
         """Send one part and return when the platform has it.
 
-        Raises SendError: ``permanent``, ``ambiguous`` (it may have arrived) or plain (surely not sent).
+        Raises SendError: ``permanent``, ``ambiguous`` (it may have arrived) or plain (surely not sent), with a
+        ``code`` where it is known what it was about, and what the platform asked to wait.
         While disconnected, raises a plain SendError at once; the runtime retries.
         """
         ...
 
     async def typing(self, target: Target) -> None:
         """Show that an answer is being made, where the platform can. Never raises."""
+        ...
+
+
+class Edits(Protocol):
+    """What an adapter has besides, where its capabilities say ``edit``."""
+
+    async def edit(self, out: Outbound) -> Sent | None:
+        """Replace the text of the message ``out.edits`` by ``out.text``; the same edit twice is the same as once.
+
+        Raises SendError as ``send`` does; ``permanent`` when there is no such message any more.
+        """
+        ...
+
+
+class Lookup(Protocol):
+    """What an adapter has besides, where its capabilities say ``lookup``."""
+
+    async def lookup(self, out: Outbound) -> Sent | None:
+        """Whether an earlier attempt at this part (the same ``idempotency_key``) arrived; None when surely not.
+
+        Raises SendError when the platform can't say now; the part is then tried again later.
+        """
         ...

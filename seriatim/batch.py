@@ -221,10 +221,21 @@ class Batch:
             self._others = {}
         return self._others.setdefault(shown.session, shown.part)
 
-    def owe(self, text: str, to: Target | None, turn: int = 0, why_none: str = "empty") -> bool:
+    def owe(
+        self,
+        text: str,
+        to: Target | None,
+        turn: int = 0,
+        why_none: str = "empty",
+        *,
+        claim: str = "",
+        draft: str = "",
+        told: tuple[str, ...] = (),
+    ) -> bool:
         """Draft the debt of ``text`` to ``to``; False (and its record) when there is nothing to send.
 
-        Without a target the host has the reply from the receipt.
+        Without a target the host has the reply from the receipt. ``claim``: first message of the turn that made it.
+        ``draft``: the platform's message that shows it so far. ``told``: replies given up that the text tells of.
         """
         if to is None:
             none: Data = {"turn": turn, "reason": "receipt"}
@@ -241,15 +252,21 @@ class Batch:
         data: Data = {"id": delivery, "parts": list(parts), "to": to.to_data()}
         if turn:
             data["turn"] = turn
+        if told:
+            data["tells"] = list(told)
+        if draft:
+            data["draft"] = draft
         # T5 inside T4: the first attempt is recorded with the debt when it is about to be made anyway.
         # Without T5 (idempotent sends) the debt itself counts as the first attempt.
         recorded = channel.idempotent or (channel.up and not self.state.owed and not self.rules.separate_attempt)
         if recorded:
             data["attempt"] = 1
+            if len(parts) > 1 and not channel.idempotent:
+                data["first"] = 1  # each other part has a record of its own: a crash leaves one part in doubt
         self.size += sum(map(len, parts))
         self.lane("delivery/owed", data)
         due = (0,) if len(parts) == 1 else tuple(range(len(parts)))
-        self.after.append(Deliver(delivery, parts, to, due, recorded, self.time))
+        self.after.append(Deliver(delivery, parts, to, due, recorded, self.time, 0, draft, claim))
         return True
 
     # --- turn slots ------------------------------------------------------------------------------------

@@ -16,21 +16,31 @@ from seriatim.effects import (
     Ack,
     AckDuplicate,
     CancelTurn,
-    DropDelivery,
     Finished,
     Nack,
     Proceed,
     ReleaseCalls,
     RunTurn,
-    SendPart,
 )
 from seriatim.events import Data, mend_text
-from seriatim.inbox import abandon, accepted_data, end_claims, reply_target, target_of
+from seriatim.inbox import accepted_data, end_claims, reply_target, target_of
 from seriatim.lane import Running
+from seriatim.ledger import (
+    attempt_wanted,
+    draft_gone,
+    draft_of,
+    draft_shown,
+    part_abandoned,
+    part_failed,
+    part_settled,
+    tell_unreached,
+)
 from seriatim.limits import WAITING_MAX
 from seriatim.mail import (
     Ask,
     AttemptWanted,
+    DraftGone,
+    DraftShown,
     DrainTimedOut,
     Inbound,
     Mail,
@@ -43,7 +53,8 @@ from seriatim.mail import (
     TurnBroken,
 )
 from seriatim.queueing import authority, entry_of, place, turns_before
-from seriatim.recovery import close_turn, recover, take_up, take_up_all
+from seriatim.recovery import close_turn, recover, take_up_all
+from seriatim.silence import MARKER_REASON, SILENCE_NOTICE, judged
 from seriatim.turn import StepOffered, ToolCall, ToolFinished, TurnEnded
 from seriatim.wakes import drop_left, refuse_pin
 
@@ -259,13 +270,20 @@ def _turn_ended(batch: Batch, m: TurnEnded) -> None:
     detail = None if m.detail is None else mend_text(m.detail)[0]
     if text is not None and state.session is not None and state.session.open is not None:
         _final_message(batch, m, text, mended)
+    if text is not None:
+        # The conversation keeps what the model wrote; people get what it meant.
+        text = judged(text, internal=running.kind == "wake")
+        detail = MARKER_REASON if text is None or text is SILENCE_NOTICE else detail
     close_turn(batch, m.reason, detail)
+    draft = draft_of(state, running) if state.drafts else ""
     end_claims(batch, m.reason, text)
+    if state.unreached:
+        tell_unreached(batch, running, to)
     if m.reason in ("failed", "timeout"):
         how = "took too long" if m.reason == "timeout" else "failed"
-        batch.owe(FAILED_TEXT.format(how=how), to, running.turn)
+        batch.owe(FAILED_TEXT.format(how=how), to, running.turn, claim=running.ids[0], draft=draft)
     else:
-        batch.owe(text or "", to, running.turn, detail or "empty")
+        batch.owe(text or "", to, running.turn, detail or "empty", claim=running.ids[0], draft=draft)
     batch.return_slot()
     start_next(batch)
 
@@ -299,57 +317,6 @@ def _usage(usage: Any) -> Data:
 def _camel(name: str) -> str:
     head, *tail = name.split("_")
     return head + "".join(word.capitalize() for word in tail)
-
-
-# --- delivery ------------------------------------------------------------------------------------------
-
-
-def _attempt_wanted(batch: Batch, m: AttemptWanted) -> None:
-    """T5: record the attempt, then let the part be sent; marked when an earlier one may have arrived."""
-    owed = batch.state.owed.get(m.delivery)
-    if owed is None:
-        batch.internal.append(DropDelivery(None, m.delivery))
-        return
-    part = owed.states[m.part]
-    if part.done:
-        batch.after.append(take_up(owed))  # this part is through, others are still due
-        return
-    # Where the debt itself counts as an attempt, doubt may mean nothing but crashes before a send: age bounds those.
-    if not part.first and part.doubts >= batch.rules.attempts_ambiguous_max:
-        abandon(batch, owed, m.part, "too many attempts of unknown outcome")
-        return
-    data: Data = {"id": m.delivery, "part": m.part, "n": part.attempts + 1 + part.first}
-    marked = part.doubts > 0 and not batch.now.channel(owed.target).idempotent
-    if marked:
-        data["marked"] = True
-    batch.lane("delivery/attempt", data)
-    batch.after.append(SendPart(owed.target, m.delivery, m.part, data["n"], marked))
-
-
-def _part_settled(batch: Batch, m: PartSettled) -> None:
-    owed = batch.state.owed.get(m.delivery)
-    if owed is None or owed.states[m.part].done:
-        return
-    data: Data = {"id": m.delivery, "part": m.part}
-    if m.message_id is not None:
-        data["messageId"] = m.message_id
-    batch.lane("delivery/settled", data)
-
-
-def _part_failed(batch: Batch, m: PartFailed) -> None:
-    owed = batch.state.owed.get(m.delivery)
-    if owed is None:
-        return
-    part = owed.states[m.part]
-    # Told twice, or of an attempt that has no record: it must not clear the doubt about another one.
-    if not part.done and not part.last_failed and part.doubts > 0:
-        batch.lane("delivery/failed", {"id": m.delivery, "part": m.part, "reason": m.reason})
-
-
-def _part_abandoned(batch: Batch, m: PartAbandoned) -> None:
-    owed = batch.state.owed.get(m.delivery)
-    if owed is not None and not owed.states[m.part].done:
-        abandon(batch, owed, m.part, m.reason)
 
 
 # --- life ----------------------------------------------------------------------------------------------
@@ -394,10 +361,12 @@ _RULES: Final[dict[type[Any], Callable[[Batch, Any], None]]] = {
     ToolFinished: _tool_finished,
     TurnEnded: _turn_ended,
     TurnBroken: _turn_broken,
-    AttemptWanted: _attempt_wanted,
-    PartSettled: _part_settled,
-    PartFailed: _part_failed,
-    PartAbandoned: _part_abandoned,
+    AttemptWanted: attempt_wanted,
+    PartSettled: part_settled,
+    PartFailed: part_failed,
+    PartAbandoned: part_abandoned,
+    DraftShown: draft_shown,
+    DraftGone: draft_gone,
     DrainTimedOut: _drain_timed_out,
     Quarantine: _quarantine,
     Ask: _ask,

@@ -114,8 +114,10 @@ class Proceed:
 class Deliver:
     """A reply is owed: take it up.
 
-    ``due``: the parts still to be sent. ``first_attempt_recorded``: they may be sent at once; otherwise each
-    attempt is to be recorded first (AttemptWanted). ``since``: epoch ms of the debt.
+    ``due``: the parts still to be sent. ``first_attempt_recorded``: the first may be sent at once; otherwise each
+    attempt is to be recorded first (AttemptWanted). ``since``: epoch ms of the debt. ``until``: epoch ms before which
+    nothing may be sent. ``draft``: id of the message that the first part is edited into. ``claim``: first message of
+    the turn that made it, "" where none did, by which a draft that is still on its way is found.
     """
 
     delivery: str
@@ -124,6 +126,9 @@ class Deliver:
     due: tuple[int, ...]
     first_attempt_recorded: bool
     since: int
+    until: int = 0
+    draft: str = ""
+    claim: str = ""
 
 
 @value
@@ -138,13 +143,17 @@ class Owes:
 
 @value
 class SendPart:
-    """The attempt is recorded: send the part now. ``marked``: an earlier attempt may have arrived."""
+    """The attempt is recorded: send the part now. ``marked``: an earlier attempt may have arrived, so it says so.
+
+    ``look``: it may have, and the platform is asked first.
+    """
 
     target: Target
     delivery: str
     part: int
     attempt: int
     marked: bool
+    look: bool = False
 
 
 @value

@@ -58,6 +58,10 @@ Each class says in its docstring who is at fault and what to do.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
+
+SendCode = Literal["gone", "blocked", "too_long", "refused", "anchor", "thread"]
+"""What a refused send was about."""
 
 
 class SeriatimError(Exception):
@@ -516,8 +520,10 @@ class ModelError(TurnError):
 class SendError(SeriatimError):
     """A send did not succeed. Raised by adapters; ``ambiguous`` says that it may have arrived.
 
-    ``permanent``: the platform will never take it (blocked, no such chat).
-    ``retry_after_s``: what the platform asked to wait, seconds, or None.
+    ``permanent``: the platform will never take it. ``retry_after_s``: what the platform asked to wait, seconds, or
+    None. ``code``: what it was about, where that is known. "gone" (no such chat), "blocked" (they don't want to hear
+    from us), "too_long" and "refused" are permanent; "anchor" and "thread" say that the message replied to, or the
+    thread, is gone: the part surely wasn't sent, and is tried without.
     """
 
     def __init__(
@@ -527,9 +533,11 @@ class SendError(SeriatimError):
         ambiguous: bool = False,
         permanent: bool = False,
         retry_after_s: float | None = None,
+        code: SendCode | None = None,
     ) -> None:
         super().__init__(reason)
         self.reason = reason
         self.ambiguous = ambiguous
         self.permanent = permanent
         self.retry_after_s = retry_after_s
+        self.code = code

@@ -6,6 +6,7 @@ from seriatim.batch import Batch
 from seriatim.effects import DropDelivery, Finished
 from seriatim.events import Data, mend_text
 from seriatim.lane import Owed
+from seriatim.limits import DETAIL_CHARS_MAX
 from seriatim.mail import Inbound
 from seriatim.model import Target
 
@@ -71,10 +72,13 @@ def end_claims(batch: Batch, end: str, text: str | None) -> None:
         batch.lane("resume/cleared", {})
 
 
-def abandon(batch: Batch, owed: Owed, first: int, reason: str) -> None:
+def abandon(batch: Batch, owed: Owed, first: int, reason: str, detail: str = "") -> None:
     """Give up a part and those behind it: a reply's tail makes no sense without its middle."""
     for part in range(first, len(owed.states)):
         if not owed.states[part].done:
-            batch.lane("delivery/abandoned", {"id": owed.id, "part": part, "reason": reason})
+            data: Data = {"id": owed.id, "part": part, "reason": reason}
+            if detail:
+                data["detail"] = mend_text(detail[:DETAIL_CHARS_MAX])[0]
+            batch.lane("delivery/abandoned", data)
     begun = owed.id in batch.state.owed  # an earlier part is on its way
     batch.after.append(DropDelivery(owed.target, owed.id, first if begun else 0))

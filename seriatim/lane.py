@@ -17,6 +17,7 @@ from seriatim.closers import OpenTurn
 from seriatim.commits import Hot
 from seriatim.errors import FormatUnsupportedError
 from seriatim.events import Data, Event, LogId, lane_log, session_log
+from seriatim.limits import BOTS_REST_MS, UNREACHED_MAX
 from seriatim.model import Target
 from seriatim.queue_folds import edited, moved
 from seriatim.queueing import Entry, entry_of, join_target
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     from attrs import frozen as value
 else:
     value = attrs.define
+
+WANTED: Final = frozenset({"stop", "operator"})
+"""Reasons for which somebody gave a reply up on purpose: nobody has to be told."""
 
 Boundary = Literal["none", "fresh", "suspended"]
 
@@ -88,7 +92,11 @@ class PartState:
 
 @value
 class Owed:
-    """A reply that must be delivered. ``since``: epoch ms; ``turn``: 0 when no turn made it."""
+    """A reply that must be delivered. ``since``: epoch ms; ``turn``: 0 when no turn made it.
+
+    ``until``: epoch ms before which the platform wants to hear nothing more; ``draft``: the platform's id of the
+    message that the first part is edited into, "" where it is a message of its own.
+    """
 
     id: str
     texts: tuple[str, ...]
@@ -96,17 +104,29 @@ class Owed:
     states: tuple[PartState, ...]
     since: int
     turn: int
+    until: int = 0
+    draft: str = ""
 
     def plain(self) -> list[Any]:
         """As plain JSON."""
         parts = [[p.attempts, p.failures, p.first, p.last_failed, p.done] for p in self.states]
-        return [self.id, list(self.texts), self.target.to_data(), parts, self.since, self.turn]
+        told = [self.id, list(self.texts), self.target.to_data(), parts, self.since, self.turn]
+        return [*told, self.until, self.draft] if self.until or self.draft else told
 
     @classmethod
     def of(cls, fields: Sequence[Any]) -> Owed:
         """The inverse of ``plain``."""
-        name, texts, target, parts, since, turn = fields
-        return cls(name, tuple(texts), Target.from_data(target), tuple(PartState(*p) for p in parts), since, turn)
+        name, texts, target, parts, *rest = fields
+        return cls(name, tuple(texts), Target.from_data(target), tuple(PartState(*p) for p in parts), *rest)
+
+
+@value
+class Unreached:
+    """A turn's reply that was given up, of which its people haven't been told yet."""
+
+    delivery: str
+    since: int
+    reason: str
 
 
 @attrs.define
@@ -135,6 +155,9 @@ class LaneState:
     ``suspended_at``: seq of the first suspension, -1 when it holds for everything, None without one.
     ``boundary``, ``had_activity``: one-shot facts for the next turn. ``phase`` and ``since`` (epoch ms) make
     a stuck lane visible. ``merged_into``: the lane that took this one over; nothing is left here then.
+    ``unreached``: replies given up, for the next turn to tell of. ``drafts``: first claim of a turn without outcome,
+    and the platform's id of the message that shows its reply so far. ``bots``: messages of bots in a row, the last at
+    ``bots_at`` (epoch ms).
     """
 
     key: str
@@ -160,6 +183,10 @@ class LaneState:
     since: int = 0
     session: SessionPart | None = None
     merged_into: str | None = None
+    unreached: tuple[Unreached, ...] = ()
+    drafts: tuple[tuple[str, str], ...] = ()
+    bots: int = 0
+    bots_at: int = 0
 
     def fork(self) -> LaneState:
         """A private copy; what it shares with this one is immutable."""
@@ -185,10 +212,15 @@ class LaneState:
             self.dropped,
             self.phase,
             self.since,
+            None,
+            self.merged_into,
+            self.unreached,
+            self.drafts,
+            self.bots,
+            self.bots_at,
         )
         if self.session is not None:
             twin.session = self.session.fork()
-        twin.merged_into = self.merged_into
         return twin
 
 
@@ -272,6 +304,8 @@ def _phase(state: LaneState) -> str:
 def _accepted(state: LaneState, data: Data, event: Event) -> None:
     state.accepted += 1
     state.waiting[data["id"]] = Waiting(data, event.seq, event.time)
+    if state.bots or "is_bot" in data["source"]:
+        _count_bots(state, data, event)
     place = data["place"]
     if place == "none":
         return
@@ -283,6 +317,15 @@ def _accepted(state: LaneState, data: Data, event: Event) -> None:
     else:
         at = join_target(state.queue, entry)
         state.queue[at] = state.queue[at].joined(entry)
+
+
+def _count_bots(state: LaneState, data: Data, event: Event) -> None:
+    if not data["source"].get("is_bot"):
+        if data["kind"] != "wake":
+            state.bots = 0
+        return
+    rested = event.time - state.bots_at > BOTS_REST_MS
+    state.bots, state.bots_at = 1 if rested else state.bots + 1, event.time
 
 
 def _claimed(state: LaneState, data: Data, event: Event) -> None:
@@ -308,6 +351,8 @@ def _answered(state: LaneState, data: Data, event: Event) -> None:
     if running is not None and data["id"] == running.ids[0]:
         state.running = None
         state.interruptions = 0
+        if state.drafts:
+            _forget_drafts(state, running.ids)
 
 
 def _merged(state: LaneState, data: Data, event: Event) -> None:
@@ -333,6 +378,8 @@ def _dropped(state: LaneState, data: Data, event: Event) -> None:
             for held in state.interrupted
             if (kept := tuple(inbox_id for inbox_id in held.ids if inbox_id not in gone))
         )
+    if state.drafts:
+        _forget_drafts(state, data["ids"])
 
 
 def _without(entry: Entry, kept: tuple[str, ...], sizes: dict[str, int]) -> Entry:
@@ -349,14 +396,22 @@ def _interrupted(state: LaneState, data: Data, event: Event) -> None:
 
 def _owed(state: LaneState, data: Data, event: Event) -> None:
     texts = tuple(data["parts"])
+    states = (PartState(first=data.get("attempt", 0) == 1),) * len(texts)
+    if "first" in data:
+        states = tuple(PartState(first=part < data["first"]) for part in range(len(texts)))
     state.owed[data["id"]] = Owed(
         data["id"],
         texts,
         Target.from_data(data["to"]),
-        (PartState(first=data.get("attempt", 0) == 1),) * len(texts),
+        states,
         event.time,
         data.get("turn", 0),
+        0,
+        data.get("draft", ""),
     )
+    if "tells" in data:
+        told = data["tells"]
+        state.unreached = tuple(lost for lost in state.unreached if lost.delivery not in told)
 
 
 def _attempt(state: LaneState, data: Data, event: Event) -> None:
@@ -367,12 +422,34 @@ def _failed(state: LaneState, data: Data, event: Event) -> None:
     _change_part(state, data, lambda part: attrs.evolve(part, failures=part.failures + 1, last_failed=True))
 
 
+def _waits(state: LaneState, data: Data, event: Event) -> None:
+    owed = state.owed.get(data["id"])
+    if owed is not None:
+        state.owed[owed.id] = attrs.evolve(owed, until=data["until"])
+
+
 def _settled(state: LaneState, data: Data, event: Event) -> None:
     owed = state.owed.get(data["id"])
     if owed is not None and len(owed.states) == 1:
         del state.owed[owed.id]  # the common case: a reply of one part
     else:
         _change_part(state, data, lambda part: attrs.evolve(part, done=True))
+
+
+def _abandoned(state: LaneState, data: Data, event: Event) -> None:
+    owed = state.owed.get(data["id"])
+    if owed is not None and owed.turn and data["reason"] not in WANTED:
+        lost = Unreached(owed.id, owed.since, data["reason"])
+        others = (known for known in state.unreached if known.delivery != owed.id)
+        state.unreached = (*others, lost)[-UNREACHED_MAX:]
+    _settled(state, data, event)
+
+
+def _retried(state: LaneState, data: Data, event: Event) -> None:
+    """Somebody asked for it: its age begins again. What may have arrived stays in doubt."""
+    owed = state.owed.get(data["id"])
+    if owed is not None:
+        state.owed[owed.id] = attrs.evolve(owed, since=event.time, until=0)
 
 
 def _change_part(state: LaneState, data: Data, change: Callable[[PartState], PartState]) -> None:
@@ -384,7 +461,22 @@ def _change_part(state: LaneState, data: Data, change: Callable[[PartState], Par
     if all(part.done for part in states):
         del state.owed[owed.id]
     else:
-        state.owed[owed.id] = Owed(owed.id, owed.texts, owed.target, tuple(states), owed.since, owed.turn)
+        state.owed[owed.id] = attrs.evolve(owed, states=tuple(states))
+
+
+def _draft(state: LaneState, data: Data, event: Event) -> None:
+    """A message shows a reply in the making: the debt's, where there is one by now, else that of the claim's turn."""
+    owed = state.owed.get(data.get("delivery", ""))
+    if owed is not None:
+        state.owed[owed.id] = attrs.evolve(owed, draft=data["messageId"])
+    elif data["claim"] in state.waiting:
+        _forget_drafts(state, (data["claim"],))
+        state.drafts = (*state.drafts, (data["claim"], data["messageId"]))
+
+
+def _forget_drafts(state: LaneState, claims: Iterable[str]) -> None:
+    gone = frozenset(claims)
+    state.drafts = tuple(draft for draft in state.drafts if draft[0] not in gone)
 
 
 def _bound(state: LaneState, data: Data, event: Event) -> None:
@@ -447,8 +539,11 @@ _LANE_RULES: Final[dict[str, LaneRule]] = {
     "delivery/none": _nothing,
     "delivery/attempt": _attempt,
     "delivery/failed": _failed,
+    "delivery/waits": _waits,
     "delivery/settled": _settled,
-    "delivery/abandoned": _settled,
+    "delivery/abandoned": _abandoned,
+    "delivery/retried": _retried,
+    "delivery/draft": _draft,
     "route/bound": _bound,
     "route/suspended": _suspended,
     "route/released": _released,

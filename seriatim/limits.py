@@ -86,6 +86,15 @@ UNWIND_MS_MAX: Final = 2_000
 INTERRUPTIONS_MAX: Final = 3
 """Interruptions in a row after which a lane's turn is given up and its session suspended."""
 
+UNREACHED_MAX: Final = 16
+"""Replies given up that the next turn tells of; of older ones only the ledger knows."""
+
+DRAFT_CHARS_MAX: Final = 4096
+"""Characters of a reply in the making that are shown; its end shows the rest."""
+
+BOTS_REST_MS: Final = 600_000
+"""After so long without a word from a bot, its next one begins a new exchange."""
+
 COMMIT_RETRY_MS: Final = (50, 200, 1_000, 5_000)
 """Waits before a refused kept message is decided again, or an unknown commit is offered again."""
 

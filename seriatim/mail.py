@@ -96,20 +96,48 @@ class PartSettled:
 
 @frozen
 class PartFailed:
-    """From delivery: an attempt at the part surely did not arrive (lazy; stands before the next attempt)."""
+    """From delivery: an attempt at the part surely did not arrive (lazy; stands before the next attempt).
+
+    ``until``: epoch ms before which the platform wants no other, 0 when it didn't say, or not long.
+    """
 
     delivery: str
     part: int
     reason: str
+    until: int = 0
 
 
 @frozen
 class PartAbandoned:
-    """From delivery: the part will not be sent (refused for good, too old, too many doubtful attempts)."""
+    """From delivery: the part will not be sent (refused for good, too old, too many doubtful attempts).
+
+    ``detail``: the platform's own words, if it had any.
+    """
 
     delivery: str
     part: int
     reason: str
+    detail: str = ""
+
+
+@frozen
+class DraftShown:
+    """From delivery: what a turn has said so far is shown, as the platform's message ``message_id`` (lazy).
+
+    ``claim``: the turn's first message. ``delivery``: the reply that it has become meanwhile, or "".
+    """
+
+    generation: int
+    claim: str
+    message_id: str
+    delivery: str = ""
+
+
+@frozen
+class DraftGone:
+    """From delivery: the message into which a reply was to be edited is no longer there (lazy)."""
+
+    delivery: str
 
 
 @frozen
@@ -141,9 +169,11 @@ Mail = (
     | PartSettled
     | PartFailed
     | PartAbandoned
+    | DraftShown
+    | DraftGone
     | DrainTimedOut
     | Quarantine
     | Ask
 )
 
-LAZY = frozenset({PartSettled, PartFailed})
+LAZY = frozenset({PartSettled, PartFailed, DraftShown, DraftGone})

@@ -252,7 +252,8 @@ class Outbound:
     """One part of one owed reply, ready to be sent.
 
     ``delivery`` and ``part`` (from 0, of ``parts``) name it in the ledger. ``idempotency_key`` is the same
-    at each attempt. ``attempt`` counts from 1.
+    at each attempt. ``attempt`` counts from 1. ``look``: an earlier attempt may have arrived, so ask the platform
+    first. ``edits``: the platform's id of a message that becomes this one, "" where it is a new one.
     """
 
     delivery: str
@@ -262,6 +263,8 @@ class Outbound:
     target: Target
     idempotency_key: str
     attempt: int
+    look: bool = False
+    edits: str = ""
 
 
 @frozen

@@ -26,6 +26,7 @@ from seriatim.actors.notices import Notices
 from seriatim.actors.outlet import Report
 from seriatim.actors.receipts import Receipt
 from seriatim.actors.runtime import Dispatchers, Opened, Runtime, Settings, lane_of, refusal_of, unique_key
+from seriatim.actors.showing import Drafts
 from seriatim.actors.spooling import Admission, SpoolDoor
 from seriatim.actors.turns import AgentRunner, ended_from_outside
 from seriatim.actors.watchdog import Watchdog
@@ -225,7 +226,11 @@ class Opening(abc.ABC):
         self._store, self._unopened = opened.store, None
         runtime.begin(opened.store.reader)
         for adapter, sender in self._senders.items():
-            runtime.add_account(adapter.platform, adapter.account, sender)
+            able = adapter.capabilities
+            drafts = None
+            if able.edit or able.typing:
+                drafts = Drafts(sender, runtime.directory.post, runtime.clock, edits=able.edit, types=able.typing)
+            runtime.add_account(adapter.platform, adapter.account, sender, drafts)
         self._found = self._look_at(opened)
         runtime.recover(opened.open_work)
         if self._door is not None:

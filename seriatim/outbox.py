@@ -17,7 +17,8 @@ _TEXT_MAX_LEAST: Final = 80
 class Channel:
     """What the rules need to know about the way to a target, as of now.
 
-    ``up``: the adapter is there and connected. ``idempotent``: a repeated send does not post twice.
+    ``up``: the adapter is there and connected. ``idempotent``: a repeated send does not post twice. ``lookup``: it can
+    say whether a send arrived. ``edits``: a message can be changed after it was sent.
     ``text_max`` (0: none) counts in ``unit``: "bytes", "codepoints" or "utf16". ``multiline``: one
     message may hold line breaks.
     """
@@ -27,6 +28,8 @@ class Channel:
     text_max: int = 0
     unit: str = "codepoints"
     multiline: bool = True
+    lookup: bool = False
+    edits: bool = False
 
 
 def marked(text: str) -> str:
@@ -56,6 +59,15 @@ def split(text: str, channel: Channel) -> tuple[str, ...]:
         if len(parts) > REPLY_PARTS_MAX:
             return (*parts[: REPLY_PARTS_MAX - 1], CUT_NOTE)
     return tuple(parts)
+
+
+def fitted(text: str, channel: Channel) -> str:
+    """The beginning of ``text`` that one message carries, for a draft; with an ellipsis where it is cut."""
+    text = text.strip() if channel.multiline else " ".join(text.split())
+    if not channel.text_max or _size(text, channel.unit) <= channel.text_max:
+        return text
+    room = channel.text_max - _size("…", channel.unit)
+    return text[: _fit(text, room, channel.unit)] + "…" if room > 0 else ""
 
 
 def _cut(line: str, room: int, unit: str) -> list[str]:

@@ -51,7 +51,7 @@ def take_up_all(batch: Batch) -> None:
 def take_up(owed: Owed) -> Deliver:
     """What delivery has to do about a debt that it may not know."""
     due = tuple(i for i, part in enumerate(owed.states) if not part.done)
-    return Deliver(owed.id, owed.texts, owed.target, due, False, owed.since)
+    return Deliver(owed.id, owed.texts, owed.target, due, False, owed.since, owed.until, owed.draft)
 
 
 def close_turn(batch: Batch, kind: str, detail: str | None = None) -> None:

@@ -13,10 +13,10 @@ from typing import Final
 from seriatim.closers import OpenTurn
 from seriatim.errors import FormatUnsupportedError
 from seriatim.events import Data, lane_log
-from seriatim.lane import LaneState, Owed, Running, SessionPart, Waiting
+from seriatim.lane import LaneState, Owed, Running, SessionPart, Unreached, Waiting
 from seriatim.queueing import Entry
 
-STATE_VERSION: Final = 1
+STATE_VERSION: Final = 2
 
 PLAIN: Final = (
     "head", "bound", "generation", "interruptions", "suspended_at", "resume_reason", "resume_marked_at", "boundary",
@@ -27,7 +27,10 @@ PLAIN: Final = (
 LATER: Final = ("merged_into",)
 """The same, of fields that are None nearly always and left out then, as they are by older releases."""
 
-_UPCASTERS: Final[dict[int, Callable[[Data], Data]]] = {}
+COUNTS: Final = ("bots", "bots_at")
+"""The same, of fields that are 0 nearly always."""
+
+_UPCASTERS: Final[dict[int, Callable[[Data], Data]]] = {1: lambda data: data}
 """From a version of the lane part to the next."""
 
 
@@ -40,6 +43,11 @@ def lane_snapshot(state: LaneState) -> Data:
     data["waiting"] = [[w.data, w.seq, w.time] for w in state.waiting.values()]
     data["queue"] = [[e.kind, list(e.ids), e.auth, e.size] for e in state.queue]
     data["owed"] = list(map(Owed.plain, state.owed.values()))
+    data |= {name: told for name in COUNTS if (told := getattr(state, name))}
+    if state.unreached:
+        data["unreached"] = [[lost.delivery, lost.since, lost.reason] for lost in state.unreached]
+    if state.drafts:
+        data["drafts"] = list(map(list, state.drafts))
     return data
 
 
@@ -55,6 +63,9 @@ def lane_from_snapshot(key: str, version: int, data: Data) -> LaneState:
     state.waiting = {told["id"]: Waiting(told, seq, time) for told, seq, time in data["waiting"]}
     state.queue = [Entry(kind, tuple(ids), auth, size) for kind, ids, auth, size in data["queue"]]
     state.owed = {owed.id: owed for owed in map(Owed.of, data["owed"])}
+    state.bots, state.bots_at = data.get("bots", 0), data.get("bots_at", 0)
+    state.unreached = tuple(Unreached(*lost) for lost in data.get("unreached", ()))
+    state.drafts = tuple((claim, message_id) for claim, message_id in data.get("drafts", ()))
     return state
 
 

@@ -125,9 +125,11 @@ class Stopping(Opening):
         await self._runner.close(0.0 if clean else 1.0)
         # What turns and commands still owe becomes durable, then leaves, then what came of it becomes durable.
         await self._settle(runtime)
-        await self._wait_until(lambda: runtime.deliveries.pending == 0 or not self._connected(), SETTLE_S_MAX)
+        await self._wait_until(lambda: runtime.deliveries.moving == 0 or not self._connected(), SETTLE_S_MAX)
         await self._settle(runtime)
         await self._end_adapters()
+        for sender in self._senders.values():
+            await sender.close()
         self._stopped_clean = await self._close(runtime, clean=clean)
         self._state = "stopped"
         return self._stopped_clean

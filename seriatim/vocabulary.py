@@ -259,13 +259,20 @@ _LANE: Final = (
             ),
             "turn?": _TURN + "; absent for a command's answer",
             "attempt?": "1: this record counts as the first attempt",
+            "first?": "at so many parts, the first ones; absent: at all of them",
+            "draft?": "the platform's id of the message that the first part is edited into",
+            "tells?": "ids of the replies given up that this one tells of",
+            "again?": "id of the reply given up that somebody had sent again",
         },
     ),
     EventType(
         "delivery/none",
         "lane",
         "Nothing is owed for a turn or command.",
-        {"turn": _TURN + "; 0 for a command", "reason": "receipt, empty, the silence's own reason, or aborted: why"},
+        {
+            "turn": _TURN + "; 0 for a command",
+            "reason": "receipt, empty, silence marker, the silence's own reason, or aborted: why",
+        },
     ),
     EventType(
         "delivery/attempt",
@@ -285,6 +292,28 @@ _LANE: Final = (
         {"id": _DELIVERY, "part": _PART, "reason": "what the platform said"},
     ),
     EventType(
+        "delivery/waits",
+        "lane",
+        "The platform asked to be left alone for a while.",
+        {"id": _DELIVERY, "until": "epoch ms before which nothing more of this reply is sent"},
+    ),
+    EventType(
+        "delivery/draft",
+        "lane",
+        "A message of the platform shows a reply before it is owed; its final text is edited into it.",
+        {
+            "claim": "the first message of the turn; empty with an empty messageId",
+            "messageId": "the platform's id of it; empty: it is gone, the reply becomes a message of its own",
+            "delivery?": "id of the owed reply, where the turn has ended by now",
+        },
+    ),
+    EventType(
+        "delivery/retried",
+        "lane",
+        "An operator wants the reply tried on: its age begins again.",
+        {"id": _DELIVERY},
+    ),
+    EventType(
         "delivery/settled",
         "lane",
         "A part arrived.",
@@ -294,7 +323,12 @@ _LANE: Final = (
         "delivery/abandoned",
         "lane",
         "A part is given up.",
-        {"id": _DELIVERY, "part": _PART, "reason": "why"},
+        {
+            "id": _DELIVERY,
+            "part": _PART,
+            "reason": "too old, too many attempts of unknown outcome, blocked, gone, too_long, refused, stop, operator",
+            "detail?": "what the platform said",
+        },
     ),
     EventType(
         "route/bound",

@@ -14,15 +14,16 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any, Literal
 
 from attrs import define, frozen
 
 from seriatim.adapters.base import AcceptReceipt, Capabilities, Inbox
-from seriatim.errors import SendError
+from seriatim.errors import SendCode, SendError
 from seriatim.model import MessageEvent, Outbound, Platform, Sent, SessionSource, Target
 
-FaultKind = Literal["plain", "permanent", "arrived", "lost"]
+FaultKind = Literal["plain", "permanent", "arrived", "lost", "hang"]
 
 
 @frozen
@@ -30,19 +31,22 @@ class Fault:
     """What happens to one send.
 
     ``kind``: "plain" (surely not sent), "permanent" (refused for good), "arrived" and "lost" (ambiguous both; the
-    platform has it, or not). ``wait_s``: with "plain", how long the platform asks to wait.
+    platform has it, or not), "hang" (``send`` never ends and doesn't listen to being cancelled). ``wait_s``: with
+    "plain", how long the platform asks to wait. ``code``: what a refusal is about.
     """
 
     kind: FaultKind
     wait_s: float | None = None
+    code: SendCode | None = None
 
 
 @frozen
 class Received:
-    """One message that the platform got from the bot; ``message_id`` is its id there."""
+    """One message that the platform got from the bot; ``message_id`` is its id there, ``edits`` its former texts."""
 
     out: Outbound
     message_id: str
+    edits: tuple[str, ...] = ()
 
 
 @define
@@ -58,7 +62,8 @@ class FakePlatform:
     """Platform and adapter in one; it outlives the gateways that come and go on it.
 
     ``received`` is what the platform got, in order; ``typed`` the typing hints; ``sends`` counts attempts.
-    ``missing`` names chats that don't exist there. Not for use from several threads.
+    ``missing`` names chats that don't exist there, ``gone`` messages and threads that don't any more. Not for use from
+    several threads.
     """
 
     def __init__(
@@ -73,6 +78,7 @@ class FakePlatform:
         self.account = account
         self.capabilities = capabilities
         self.missing = frozenset(missing)
+        self.gone: set[str] = set()
         self.posted: list[Posted] = []
         self.received: list[Received] = []
         self.typed: list[Target] = []
@@ -82,6 +88,8 @@ class FakePlatform:
         self._faults: deque[Fault | None] = deque()
         self._changed = asyncio.Event()
         self._closed = False
+        self.unstuck = asyncio.Event()
+        """Lets sends that hang go on."""
 
     # What people do
 
@@ -153,9 +161,9 @@ class FakePlatform:
             raise SendError("the platform is down")
         fault = self._faults.popleft() if self._faults else None
         if fault is not None and fault.kind == "permanent":
-            raise SendError("refused", permanent=True)
+            raise SendError("refused", permanent=True, code=fault.code)
         if fault is not None and fault.kind == "plain":
-            raise SendError("not now", retry_after_s=fault.wait_s)
+            raise SendError("not now", retry_after_s=fault.wait_s, code=fault.code)
         if fault is not None and fault.kind == "lost":
             raise SendError("no answer", ambiguous=True)
         sent = self._take(out)
@@ -165,10 +173,16 @@ class FakePlatform:
 
     def _take(self, out: Outbound) -> Sent:
         if out.target.chat_id in self.missing:
-            raise SendError("no such chat", permanent=True)
+            raise SendError("no such chat", permanent=True, code="gone")
         limit = self.text_max(out.target)
         if limit and self._size(out.text) > limit:
-            raise SendError(f"longer than {limit} {self.capabilities.text_unit}", permanent=True)
+            raise SendError(f"longer than {limit} {self.capabilities.text_unit}", permanent=True, code="too_long")
+        if out.target.thread_id in self.gone:
+            raise SendError("no such thread", code="thread")
+        if out.target.reply_to_id in self.gone:
+            raise SendError("the message replied to is gone", code="anchor")
+        if out.edits:
+            return self._edited(out)
         if self.capabilities.idempotent_send:
             for got in self.received:
                 if got.out.idempotency_key == out.idempotency_key:
@@ -176,6 +190,14 @@ class FakePlatform:
         got = Received(out, f"out{len(self.received) + 1}")
         self.received.append(got)
         return Sent(got.message_id)
+
+    def _edited(self, out: Outbound) -> Sent:
+        for at, got in enumerate(self.received):
+            if got.message_id == out.edits and got.message_id not in self.gone:
+                if got.out.text != out.text:
+                    self.received[at] = Received(out, got.message_id, (*got.edits, got.out.text))
+                return Sent(got.message_id)
+        raise SendError("no such message", permanent=True)
 
     def _size(self, text: str) -> int:
         match self.capabilities.text_unit:
@@ -231,7 +253,25 @@ class FakePlatform:
     async def send(self, out: Outbound) -> Sent:
         """Send as ``receive`` does, after one turn of the loop, so that a caller can be cancelled before."""
         await asyncio.sleep(0)
+        if self._faults and self._faults[0] is not None and self._faults[0].kind == "hang":
+            self._faults.popleft()
+            self.sends += 1
+            while not self.unstuck.is_set():
+                with suppress(asyncio.CancelledError):
+                    await self.unstuck.wait()
         return self.receive(out)
+
+    async def edit(self, out: Outbound) -> Sent:
+        """Change a message, where the capabilities say ``edit``; faults strike as they do a send."""
+        return await self.send(out)
+
+    async def lookup(self, out: Outbound) -> Sent | None:
+        """Whether the platform has the part, where the capabilities say ``lookup``."""
+        await asyncio.sleep(0)
+        if not self._up:
+            raise SendError("the platform is down")
+        found = (got for got in self.received if got.out.idempotency_key == out.idempotency_key)
+        return next((Sent(got.message_id) for got in found), None)
 
     async def typing(self, target: Target) -> None:
         """Remember that it was shown."""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from seriatim.snapshots import lane_from_snapshot, lane_snapshot
 from seriatim.storage.audit import audit
 from seriatim.storage.sqlite import SqliteStore
 from tests.golden.compacted import told
@@ -31,7 +32,10 @@ def test_an_old_archive_stands_for_the_same(tmp_path: Path, packed: Path) -> Non
     golden = json.loads(packed.with_name(packed.name.replace(".db.gz", ".json")).read_text())
     found = told(reader)
     assert {log: lane["archive"] for log, lane in found.items()} == {log: g["archive"] for log, g in golden.items()}
-    assert json.loads(json.dumps(found)) == golden
+    version = max(lane["archive"][1] for lane in golden.values() if lane["archive"])
+    for log, lane in golden.items():  # its form is that of its day; what it says is the same
+        lane["state"] = lane_snapshot(lane_from_snapshot(log.removeprefix("lane:"), version, lane["state"]))
+    assert json.loads(json.dumps(found)) == json.loads(json.dumps(golden))
     assert any(lane["archive"] for lane in golden.values())
     assert any(lane["surface"] for lane in golden.values())
     assert audit(reader).holds

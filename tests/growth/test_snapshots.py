@@ -15,6 +15,7 @@ from seriatim.events import lane_log
 from seriatim.lane import LaneState, SessionPart, apply_lane, apply_session
 from seriatim.outbox import Channel
 from seriatim.snapshots import (
+    COUNTS,
     LATER,
     PLAIN,
     STATE_VERSION,
@@ -73,7 +74,8 @@ def test_a_fold_from_any_checkpoint_and_the_tail_is_the_fold_of_all(
 def test_a_snapshot_leaves_no_field_out() -> None:
     """A new field of the state needs a place in the snapshot, and a new version."""
     told = {*PLAIN, "running", "interrupted", "waiting", "queue", "owed"}
-    assert {field.name for field in attrs.fields(LaneState)} == told | {"key", "session", *LATER}
+    later = {*LATER, *COUNTS, "unreached", "drafts"}
+    assert {field.name for field in attrs.fields(LaneState)} == told | {"key", "session"} | later
     assert set(lane_snapshot(LaneState("k"))) == told
     assert set(session_snapshot(SessionPart("s"))) == {field.name for field in attrs.fields(SessionPart)}
     assert [field.name for field in attrs.fields(OpenTurn)] == ["number", "step", "calls"]
