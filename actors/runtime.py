@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -37,8 +39,9 @@ from seriatim.commits import Hot
 from seriatim.errors import ActorError, StoreUnhealthyError
 from seriatim.events import LogId
 from seriatim.keys import KeySettings, canonical_key, escape_part
+from seriatim.limits import MEDIA_WEIGHT
 from seriatim.mail import Ask, DrainTimedOut, Inbound
-from seriatim.model import MessageEvent
+from seriatim.model import MessageEvent, SessionSource
 from seriatim.storage.contract import Store, StoreReader
 
 _log = logging.getLogger("seriatim.runtime")
@@ -102,6 +105,8 @@ class Runtime:
         self.runner = runner
         self.receipts = Receipts(runner)
         self.asks = Asks()
+        self.expected: Counter[tuple[str, str]] = Counter()
+        """Items of albums (lane, album) that are on their way in."""
         self.deliveries = Deliveries()
         self.directory = Directory()
         self.slots = TurnSlots(settings.slots_max)
@@ -243,12 +248,25 @@ class Runtime:
         by_receipt = not self.deliveries.serves(event.source.platform.name, event.account)
         key = key or unique_key(event)
         wave = self.switches.wave
-        message = Inbound(inbox_id, key, event, len(event.text), command, args, by_receipt, prefix, wave)
+        size = len(event.text) + MEDIA_WEIGHT * len(event.media)
+        message = Inbound(inbox_id, key, event, size, command, args, by_receipt, prefix, wave)
         try:
             self.directory.submit(lane, message)
         except ActorError:
             self.receipts.refuse(inbox_id, "lane_busy")
         return receipt
+
+    @contextmanager
+    def expecting(self, source: SessionSource, account: str, album: str) -> Iterator[None]:
+        """While the block lasts, an item of this album is being made ready: its turn waits for it, within bounds."""
+        name = canonical_key(source, self.settings.keys, account), album
+        self.expected[name] += 1
+        try:
+            yield
+        finally:
+            self.expected[name] -= 1
+            if not self.expected[name]:
+                del self.expected[name]
 
     def ask(self, lane: str, question: Any, done: Done) -> None:
         """Ask a lane, live or not, in order with its other mail; ``done`` is called once."""
@@ -330,6 +348,7 @@ class Runtime:
             growth=self.settings.growth,
             on_error=self._on_error,
             touched=self.warm.touched,
+            expects=lambda lane, album: self.expected[lane, album] > 0,
             restart=lambda: self.on_restart(),  # noqa: PLW0108  (whoever hears of it is named later)
         )
 

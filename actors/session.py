@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
+import attrs
 from attrs import Factory, frozen
 
 from seriatim.actors.asks import Asks
@@ -25,6 +26,7 @@ from seriatim.actors.slots import TurnSlots
 from seriatim.actors.transcript import Transcript
 from seriatim.actors.turns import TurnRunner
 from seriatim.actors.upkeep import Bookmarks, CompactLane, Growth
+from seriatim.albums import grouped
 from seriatim.batch import Now
 from seriatim.clock import Clock, Timer
 from seriatim.commits import Commit, Durable, Refused, Unknown
@@ -53,6 +55,7 @@ from seriatim.inbox import target_of
 from seriatim.ledger import draft_of
 from seriatim.limits import KEYS_REMEMBERED_MAX
 from seriatim.mail import Ask, AttemptWanted, Inbound, PartAbandoned, PartFailed, PartSettled, SlotGranted, TurnBroken
+from seriatim.media import Media
 from seriatim.model import SessionSource, Target
 from seriatim.outbox import Channel
 from seriatim.shown import Loaded
@@ -146,6 +149,8 @@ class LanePorts:
     """The way to a target as of now; one function for all lanes."""
     touched: Callable[[str, int], None]
     """Called when a turn starts, with the lane's key and its warm bytes: feeds the cache's order."""
+    expects: Callable[[str, str], bool]
+    """Whether an item of a lane's album is on its way in."""
     restart: Callable[[], object]
     """Called when an operator's command to start the gateway anew is durable."""
     sources: dict[str, tuple[Data, SessionSource]] = Factory(dict)
@@ -175,6 +180,8 @@ class SessionActor(PooledActor):
         self._shown: tuple[Target, int] | None = None
         """To whom it is shown what the turn of that generation does."""
         self._now = Now(0, ports.fresh_id, ports.session_id, self._take_slot, ports.channel)
+        self._now.started = ports.clock.now_ms()
+        self._now.expects = self._expects_album
 
     # --- mail in ---------------------------------------------------------------------------------------
 
@@ -286,6 +293,9 @@ class SessionActor(PooledActor):
             return True
         return self._ports.slots.try_take(self.key)
 
+    def _expects_album(self, album: str) -> bool:
+        return self._ports.expects(self.key, album)
+
     def _want_slot(self, permit: Permit | None, effect: WantSlot) -> None:
         self._ports.slots.want(self.key, self.own_ref)
 
@@ -377,7 +387,8 @@ class SessionActor(PooledActor):
             self._act(self._gate.offer(TurnBroken(effect.number, effect.generation, "no history"), self._now))
 
     def _start_turn(self, effect: RunTurn) -> None:
-        claims = tuple([self._claim(data, time) for data, time in effect.claims])
+        timed = effect.claims if len(effect.claims) < 2 else grouped(effect.claims)
+        claims = tuple([self._claim(data, time) for data, time in timed])
         job = TurnJob(
             self.key,
             effect.session,
@@ -406,7 +417,11 @@ class SessionActor(PooledActor):
             if len(sources) >= KEYS_REMEMBERED_MAX:
                 sources.clear()
             known = sources[self.key] = (told, SessionSource.from_dict(told))
-        return Claim(data["id"], data["text"], known[1], data.get("messageId"), time, data["kind"])
+        claim = Claim(data["id"], data["text"], known[1], data.get("messageId"), time, data["kind"])
+        if "media" in data or "items" in data:
+            media = tuple(map(Media.from_data, data.get("media", ())))
+            return attrs.evolve(claim, media=media, items=tuple(data.get("items", ())))
+        return claim
 
     def _cancel_turn(self, permit: Permit | None, effect: CancelTurn) -> None:
         assert permit is not None

@@ -37,6 +37,11 @@ class Rules:
     freshness_ms: int = 3_600_000
     attempts_ambiguous_max: int = 3
     refuse_behind: bool = False
+    album_window_ms: int = 800
+
+
+def _nothing(album: str) -> bool:
+    return False
 
 
 @define
@@ -44,7 +49,8 @@ class Now:
     """What the world brings to a decision; a shell reuses one and sets its time.
 
     ``time``: epoch ms. ``fresh_id`` and ``session_id`` make new ids. ``take_slot`` tries to take a turn
-    slot without waiting. ``channel`` tells about the way to a target. ``draining``: start no turn.
+    slot without waiting. ``channel`` tells about the way to a target. ``draining``: start no turn. ``started``: when
+    the incarnation began (epoch ms). ``expects``: whether an item of this album is on its way in.
     """
 
     time: int
@@ -53,6 +59,8 @@ class Now:
     take_slot: Callable[[], bool]
     channel: Callable[[Target], Channel]
     draining: bool = False
+    started: int = 0
+    expects: Callable[[str], bool] = _nothing
 
 
 @define
@@ -63,7 +71,10 @@ class _Draft:
 
 
 class Batch:
-    """One commit in the making. Used by the rules; made and closed by the gate."""
+    """One commit in the making. Used by the rules; made and closed by the gate.
+
+    ``blobs``: those that its events refer to. ``hold_at``: when the next turn may start at the earliest (epoch ms).
+    """
 
     __slots__ = (
         "_others",
@@ -71,6 +82,8 @@ class Batch:
         "_session_events",
         "after",
         "bindings",
+        "blobs",
+        "hold_at",
         "internal",
         "keys",
         "lane_events",
@@ -97,6 +110,8 @@ class Batch:
         self.sessions: dict[str, _Draft] = {}
         self.keys: dict[str, None] = {}
         self.after: list[Effect] = []
+        self.blobs: tuple[str, ...] = ()
+        self.hold_at: int | None = None
         self.internal: list[Effect] = []
         self.size = 0
         self.slots_taken = 0
@@ -306,4 +321,4 @@ class Batch:
             parts.append(Part(log, draft.expected_head, tuple(draft.events), None, draft.header))
             if draft.header is not None:
                 bindings.append(Binding(log, None, lane))
-        return Commit(commit_id, lane, incarnation, tuple(parts), tuple(self.keys), tuple(bindings))
+        return Commit(commit_id, lane, incarnation, tuple(parts), tuple(self.keys), tuple(bindings), self.blobs)

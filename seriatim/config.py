@@ -7,7 +7,7 @@ understood is refused with its dotted key; nothing is accepted and then ignored.
 
 Keys keep the names that gateways of this kind already use. They come with the work that obeys them, so these are
 unknown keys until then: ``agent.gateway_timeout``, ``agent.agent_cache.idle_ttl_secs`` and ``.memory_high_mb``
-(eviction by age and by memory pressure), ``queue.album_window_ms``, ``queue.busy`` other than "queue",
+(eviction by age and by memory pressure), ``queue.busy`` other than "queue",
 ``privacy.*``, and the timer settings of old configurations, which will be taken as inert and named in one warning.
 """
 
@@ -20,6 +20,7 @@ from typing import Literal, TypeVar
 import attrs
 
 from seriatim.errors import ConfigError
+from seriatim.limits import ALBUM_MS_MAX
 from seriatim.settings import (
     Kind,
     build,
@@ -126,6 +127,9 @@ class QueueConfig:
         "merge",
         choice("merge", "replace"),
         doc='Follow-ups become one turn ("merge"), or the newest displaces the older, which is told ("replace").',
+    )
+    album_window_ms: int = setting(
+        800, whole(0, ALBUM_MS_MAX), doc="An album's turn starts when no further item came for so many milliseconds."
     )
     busy: Literal["queue"] = setting("queue", choice("queue"), doc="A busy lane's follow-up waits for the next turn.")
 

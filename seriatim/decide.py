@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from seriatim.albums import album_target, grouped, quiet_at
 from seriatim.asking import ask
 from seriatim.batch import Batch
 from seriatim.closers import OpenTurn
@@ -42,6 +43,7 @@ from seriatim.mail import (
     DraftGone,
     DraftShown,
     DrainTimedOut,
+    HoldOver,
     Inbound,
     Mail,
     PartAbandoned,
@@ -52,7 +54,8 @@ from seriatim.mail import (
     SlotGranted,
     TurnBroken,
 )
-from seriatim.queueing import authority, entry_of, place, turns_before
+from seriatim.media import blobs_of
+from seriatim.queueing import Place, authority, entry_of, fits, place, size_of, turns_before
 from seriatim.recovery import close_turn, recover, take_up_all
 from seriatim.silence import MARKER_REASON, SILENCE_NOTICE, judged
 from seriatim.turn import StepOffered, ToolCall, ToolFinished, TurnEnded
@@ -102,7 +105,12 @@ def _accept(batch: Batch, m: Inbound, kind: str) -> None:
         return
     if state.session is None:
         batch.bind_new("first")
-    where = place(state.queue, entry_of(data), batch.rules.collapse)
+    at = None if m.event.album_id is None else album_target(state, data)
+    if at is not None and fits(state.queue[at], entry_of(data)):
+        where: Place = "album"
+        data["kind"] = state.queue[at].kind  # one that began as a /queue item goes on as one
+    else:
+        where = place(state.queue, entry_of(data), batch.rules.collapse)
     if where == "replace":
         older = state.queue[0].ids
         batch.lane("inbox/dropped", {"ids": list(older), "reason": "superseded"})
@@ -110,9 +118,12 @@ def _accept(batch: Batch, m: Inbound, kind: str) -> None:
         where = "slot"
     data["place"] = where
     batch.lane("inbox/accepted", data)
+    if m.event.media:
+        batch.blobs += tuple(blobs_of(data))
     assert state.bound is not None
     before = turns_before(state.queue, m.id, state.running is not None)
-    batch.after.append(Ack(m.id, "merged" if where == "join" else "accepted", state.bound, before))
+    joined = where in ("join", "album")
+    batch.after.append(Ack(m.id, "merged" if joined else "accepted", state.bound, before))
     start_next(batch)
 
 
@@ -126,8 +137,13 @@ def start_next(batch: Batch) -> None:
         return
     if state.interrupted or state.queue[0].kind == "wake":
         drop_left(batch)
+    batch.hold_at = None
     claim = _next_claim(batch)
-    if claim is not None and batch.take_slot():
+    if claim is None:
+        return
+    if (at := quiet_at(batch, claim[1])) is not None:
+        batch.hold_at = at
+    elif batch.take_slot():
         _start(batch, *claim)
 
 
@@ -177,10 +193,12 @@ def _start(batch: Batch, kind: str, ids: tuple[str, ...], held: Running | None) 
         start["resumedFrom"] = resumed_from = held.turn
         told = held.ids
     batch.session("turn/start", start)
-    for data, time in claims:
-        batch.size += len(data["text"])
-        if data["id"] not in told:  # a resumed turn repeats no user message
-            batch.session("user/message", _user_message(number, data, time))
+    said = [claim for claim in claims if claim[0]["id"] not in told]  # a resumed turn repeats no user message
+    for data, time in said if len(said) < 2 else grouped(said):
+        batch.size += size_of(data)
+        if "media" in data:
+            batch.blobs += tuple(blobs_of(data))
+        batch.session("user/message", _user_message(number, data, time))
     batch.session("step/start", {"turn": number, "step": 1})
     batch.after.append(RunTurn(session.id, number, generation, attempt, claims, boundary, had_activity, resumed_from))
 
@@ -200,6 +218,9 @@ def _user_message(turn: int, data: Data, time: int) -> Data:
     name = source.get("user_name") or source.get("user_id")
     if name is not None:
         message["author"] = name
+    for name in ("media", "items"):
+        if name in data:
+            message[name] = data[name]
     return message
 
 
@@ -332,7 +353,7 @@ def _ask(batch: Batch, m: Ask) -> None:
     start_next(batch)
 
 
-def _slot_granted(batch: Batch, m: SlotGranted) -> None:
+def _slot_granted(batch: Batch, m: SlotGranted | HoldOver) -> None:
     start_next(batch)
 
 
@@ -357,6 +378,7 @@ _RULES: Final[dict[type[Any], Callable[[Batch, Any], None]]] = {
     Inbound: _inbound,
     Recover: _recover,
     SlotGranted: _slot_granted,
+    HoldOver: _slot_granted,
     StepOffered: _step_offered,
     ToolFinished: _tool_finished,
     TurnEnded: _turn_ended,

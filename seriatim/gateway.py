@@ -8,6 +8,7 @@ stops and owns a loop stands in ``opening``, ``stopping`` and ``mainloop``.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from collections.abc import Coroutine, Mapping
 from concurrent.futures import Future
@@ -16,18 +17,21 @@ from typing import Any
 
 import attrs
 
+from seriatim.actors.keeping import content_of, with_blobs
 from seriatim.actors.lane_queue import LaneQueue
 from seriatim.actors.notices import REFUSED
-from seriatim.actors.receipts import Receipt
+from seriatim.actors.receipts import End, Receipt
 from seriatim.actors.runtime import Runtime
 from seriatim.actors.spooling import UNAVAILABLE
 from seriatim.adapters.base import Adapter
 from seriatim.errors import GatewayClosedError, InvalidInputError, StoreUnhealthyError, WrongThreadError
 from seriatim.keys import canonical_key, parse_session_key
 from seriatim.mainloop import OwnLoop
+from seriatim.media import Media
 from seriatim.model import MessageEvent, Platform, SessionSource
 from seriatim.opening import resolve
 from seriatim.queue_edits import CancelOutcome
+from seriatim.storage.contract import Store
 
 
 class Gateway(OwnLoop):
@@ -62,6 +66,12 @@ class Gateway(OwnLoop):
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
             raise WrongThreadError("accept belongs to the gateway's loop; use gateway.submit(event) from elsewhere")
+        if event.media and any(media.data is not None for media in event.media):
+            try:
+                event = await with_blobs(event, self._kept_in(), self._now_ms())
+            except StoreUnhealthyError:
+                return self._refused(event, UNAVAILABLE)
+            self._check_open()
         future: asyncio.Future[Receipt] = loop.create_future()
         door = self._live() if self._door is None else self._door
         door.accept(event, prefix, partial(resolve, future))
@@ -76,6 +86,44 @@ class Gateway(OwnLoop):
         ):
             self._notices.tell(event, REFUSED)
         return receipt
+
+    def _refused(self, event: MessageEvent, reason: str) -> Receipt:
+        """A receipt for what didn't come as far as a lane."""
+        assert self._ids is not None
+        receipt = Receipt(self._ids.fresh(), canonical_key(event.source, self.config, event.account))
+        receipt.outcome, receipt.reason = "refused", reason
+        receipt._finish(End("refused", None, reason))  # noqa: SLF001  (no table holds it)
+        counted = self._door if self._door is not None else self._live().receipts
+        counted.refused[reason] += 1
+        if self._notices is not None:
+            self._notices.tell(event, REFUSED)
+        return receipt
+
+    def _kept_in(self) -> Store:
+        if self._store is None:
+            raise StoreUnhealthyError(f"the store isn't open: {self._unopened}")
+        return self._store
+
+    async def read_media(self, media: Media) -> bytes:
+        """The content of an attachment that was kept (``media.blob``). Raises InvalidInputError where none was,
+        BlobNotFoundError, CorruptionError, StoreUnhealthyError.
+        """
+        self._check_open()
+        if media.blob is None:
+            raise InvalidInputError("media", "its content isn't kept here; it may have a url")
+        return await content_of(media, self._kept_in())
+
+    def expecting(
+        self, source: SessionSource, album_id: str, account: str = ""
+    ) -> contextlib.AbstractContextManager[None]:
+        """While the block lasts, an item of this album is being made ready; accept it inside the block.
+
+        Its turn waits for it, ten seconds at most.
+        """
+        self._check_open()
+        if self._runtime is None:
+            return contextlib.nullcontext()
+        return self._runtime.expecting(source, account, album_id)
 
     def submit(self, event: MessageEvent) -> Future[Receipt]:
         """``accept`` from any thread. Raises GatewayClosedError."""
@@ -143,7 +191,7 @@ class Gateway(OwnLoop):
 
     def _inbox(self, adapter: Adapter) -> _Inbox:
         prefix = adapter.command_prefix
-        return _Inbox(self, self.config.commands.prefix if prefix is None else prefix)
+        return _Inbox(self, adapter.account, self.config.commands.prefix if prefix is None else prefix)
 
     # --- facts -----------------------------------------------------------------------------------------
 
@@ -212,11 +260,16 @@ class Gateway(OwnLoop):
 
 
 class _Inbox:
-    """The door that an adapter gets: accepts with the adapter's own command prefix."""
+    """The door that an adapter gets: accepts with the adapter's own account and command prefix."""
 
-    def __init__(self, gateway: Gateway, prefix: str) -> None:
+    def __init__(self, gateway: Gateway, account: str, prefix: str) -> None:
         self._gateway = gateway
+        self._account = account
         self._prefix = prefix
+
+    def expecting(self, source: SessionSource, album_id: str) -> contextlib.AbstractContextManager[None]:
+        """See adapters.base.Inbox."""
+        return self._gateway.expecting(source, album_id, self._account)
 
     def accept(self, event: MessageEvent) -> Coroutine[Any, Any, Receipt]:
         """See adapters.base.Inbox."""

@@ -19,8 +19,8 @@ from seriatim.errors import FormatUnsupportedError
 from seriatim.events import Data, Event, LogId, lane_log, session_log
 from seriatim.limits import BOTS_REST_MS, UNREACHED_MAX
 from seriatim.model import Target
-from seriatim.queue_folds import edited, moved
-from seriatim.queueing import Entry, entry_of, join_target
+from seriatim.queue_folds import edited, join_album, moved
+from seriatim.queueing import Entry, entry_of, join_target, size_of
 
 if TYPE_CHECKING:
     from attrs import frozen as value
@@ -314,6 +314,8 @@ def _accepted(state: LaneState, data: Data, event: Event) -> None:
         state.queue.insert(0, entry)
     elif place == "tail":
         state.queue.append(entry)
+    elif place == "album":
+        join_album(state, data, entry)
     else:
         at = join_target(state.queue, entry)
         state.queue[at] = state.queue[at].joined(entry)
@@ -363,7 +365,7 @@ def _merged(state: LaneState, data: Data, event: Event) -> None:
 
 def _dropped(state: LaneState, data: Data, event: Event) -> None:
     gone = set(data["ids"])
-    sizes = {i: len(state.waiting[i].data["text"]) for i in gone if i in state.waiting}
+    sizes = {i: size_of(state.waiting[i].data) for i in gone if i in state.waiting}
     for inbox_id in data["ids"]:
         if state.waiting.pop(inbox_id, None) is not None:
             state.dropped += 1

@@ -69,6 +69,11 @@ class SlotGranted:
 
 
 @frozen
+class HoldOver:
+    """From the gate: the time has come for which the next turn was held back."""
+
+
+@frozen
 class TurnBroken:
     """From the gate: what the running turn said can't be made durable; it ends as failed."""
 
@@ -161,6 +166,7 @@ Mail = (
     Inbound
     | Recover
     | SlotGranted
+    | HoldOver
     | StepOffered
     | ToolFinished
     | TurnEnded

@@ -5,6 +5,7 @@ Field meanings follow the gateway seed (§1, "SessionSource"). All are plain fro
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from operator import attrgetter
 from typing import Any, Literal
 
@@ -12,7 +13,8 @@ from attrs import field, frozen
 
 from seriatim.errors import InvalidInputError
 from seriatim.events import SAFE_INTEGER_MAX, mend_text
-from seriatim.limits import ID_CHARS_MAX, TEXT_BYTES_MAX
+from seriatim.limits import ID_CHARS_MAX, MEDIA_MAX, TEXT_BYTES_MAX
+from seriatim.media import Media
 
 
 def _platform_name(name: object) -> str:
@@ -160,6 +162,10 @@ def _check_id(name: str, value: Any) -> None:
         raise InvalidInputError(name, "holds a lone surrogate")
 
 
+def _media(media: Iterable[Media]) -> tuple[Media, ...]:
+    return tuple(media)
+
+
 @frozen
 class MessageEvent:
     """One inbound message, as an adapter or a host hands it in.
@@ -168,8 +174,10 @@ class MessageEvent:
     message; with it, a redelivery is recognised for ever. ``received_at``: epoch ms at which the
     platform had it, kept with the message; None when it didn't say.
     ``internal``: made by the host itself (a wake), not by a person. ``wake_session_id``: the session that it is for;
-    where the lane has left that one, it doesn't run. ``wake_kind``: what it is about, in a word of the host's. Lone
-    surrogates in ``text`` are replaced and the stored event says so (``mended``).
+    where the lane has left that one, it doesn't run. ``wake_kind``: what it is about, in a word of the host's.
+    ``media``: what it carries besides its text, which may be empty then. ``album_id``: the platform's id of the album
+    that it is an item of; its items share a turn and are one event to the agent. Lone surrogates in ``text`` are
+    replaced and the stored event says so (``mended``).
     """
 
     text: str
@@ -181,6 +189,8 @@ class MessageEvent:
     received_at: int | None = None
     wake_session_id: str | None = None
     wake_kind: str = ""
+    media: tuple[Media, ...] = field(default=(), converter=_media)
+    album_id: str | None = None
 
     def __attrs_post_init__(self) -> None:
         if type(self.text) is not str:
@@ -195,6 +205,12 @@ class MessageEvent:
             _check_id("message_id", self.message_id)
         if self.reply_to_id is not None:
             _check_id("reply_to_id", self.reply_to_id)
+        if self.media and (len(self.media) > MEDIA_MAX or not all(isinstance(media, Media) for media in self.media)):
+            raise InvalidInputError("media", f"at most {MEDIA_MAX} Media are needed")
+        if self.album_id is not None:
+            _check_id("album_id", self.album_id)
+            if not self.album_id or self.internal:
+                raise InvalidInputError("album_id", "a text is needed, and a person's message")
         if self.wake_session_id is not None or self.wake_kind:
             if not self.internal:
                 raise InvalidInputError("wake_session_id", "only an internal event is a wake")

@@ -342,6 +342,7 @@ def settings_of(config: GatewayConfig) -> Settings:
         keys=config,
         rules=Rules(
             collapse=config.queue.collapse,
+            album_window_ms=config.queue.album_window_ms,
             separate_attempt=config.delivery.separate_attempt,
             stop_suspends=config.commands.stop_suspends,
             freshness_ms=config.agent.gateway_auto_continue_freshness * 1000,

@@ -6,10 +6,19 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from seriatim.albums import album_target
 from seriatim.events import Data, Event
+from seriatim.queueing import Entry
 
 if TYPE_CHECKING:
     from seriatim.lane import LaneState
+
+
+def join_album(state: LaneState, data: Data, entry: Entry) -> None:
+    """A message placed "album" shares the turn of its album's other items."""
+    at = album_target(state, data)
+    if at is not None:
+        state.queue[at] = state.queue[at].joined(entry)
 
 
 def moved(state: LaneState, data: Data, event: Event) -> None:
