@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from seriatim.events import Data, Event
+from seriatim.limits import TITLES_MAX
 from seriatim.queueing import Entry
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ def holdings(state: LaneState, chats: Mapping[str, str]) -> Data:
     Times are kept, numbers in the log are not: of a waiting message it is told whether a suspension came after it.
     """
     at = state.suspended_at
-    return {
+    told: Data = {
         "waiting": [
             [_readdressed(held.data, chats), 0 if at is None or held.seq < at else 1, held.time]
             for held in state.waiting.values()
@@ -36,6 +37,9 @@ def holdings(state: LaneState, chats: Mapping[str, str]) -> Data:
         "interruptions": state.interruptions,
         "generation": state.generation,
     }
+    if state.titles:
+        told["titles"] = [list(titled) for titled in state.titles]
+    return told
 
 
 def _readdressed(data: Data, chats: Mapping[str, str]) -> Data:
@@ -57,7 +61,7 @@ def leave(state: LaneState, data: Data) -> None:
     state.accepted -= len(state.waiting)
     state.waiting, state.queue, state.owed, state.interrupted = {}, [], {}, ()
     state.bound = state.session = state.suspended_at = state.resume_reason = None
-    state.boundary, state.had_activity, state.interruptions = "none", False, 0
+    state.boundary, state.had_activity, state.interruptions, state.titles = "none", False, 0, ()
     state.merged_into = data["into"]
 
 
@@ -89,6 +93,9 @@ def absorb(
     state.interruptions = max(state.interruptions, data["interruptions"])
     # Whatever either lane's turns still say comes late for the next one.
     state.generation = max(state.generation, data["generation"])
+    if "titles" in data:
+        theirs = tuple((session, title) for session, title in data["titles"])
+        state.titles = (*theirs, *state.titles)[-TITLES_MAX:]
     if "resume" in data and state.resume_reason is None:
         state.resume_reason, state.resume_marked_at = data["resume"]
 

@@ -28,6 +28,14 @@ from seriatim.queue_edits import (
     list_queue,
     move_message,
 )
+from seriatim.undelivered import (
+    AbandonDelivery,
+    RetryDelivery,
+    SendAgain,
+    abandon_delivery,
+    retry_delivery,
+    send_again,
+)
 
 QUESTIONS: Final[dict[type[Any], Callable[[Batch, Any], Any]]] = {
     ListQueue: list_queue,
@@ -36,6 +44,9 @@ QUESTIONS: Final[dict[type[Any], Callable[[Batch, Any], Any]]] = {
     CancelMessage: cancel_message,
     ClearQueue: clear_queue,
     ExpireQueue: expire_queue,
+    RetryDelivery: retry_delivery,
+    AbandonDelivery: abandon_delivery,
+    SendAgain: send_again,
 }
 
 

@@ -1,4 +1,4 @@
-"""The command line: ``seriatim`` chat, serve, balance, rebuild, repair, export, import, verify.
+"""The command line: ``seriatim`` chat, serve, balance, undelivered, rebuild, repair, export, import, verify.
 
 Exit codes: 0 all well; 1 the balance or a comparison doesn't hold, a repair lost something, or a stop left turns to be
 resumed; 2 the configuration, the home or the arguments are wrong (one line on standard error says what, and nothing was
@@ -37,6 +37,7 @@ from seriatim.storage.projections import rebuild
 from seriatim.storage.repair import salvage
 from seriatim.storage.spool import SpoolSeen, look
 from seriatim.storage.sqlite_reader import SqliteReader
+from seriatim.undelivered_command import add as add_undelivered
 
 CONFIG_FILE = "seriatim.toml"
 EXIT_RESTART = 75
@@ -78,6 +79,7 @@ def _parser() -> argparse.ArgumentParser:
     balance.add_argument("--json", action="store_true", help="print JSON")
     for command in logs.add(commands, lambda arguments: _config(arguments).home):
         _add_common(command)
+    _add_common(add_undelivered(commands, lambda arguments: _config(arguments).home))
     return parser
 
 

@@ -8,22 +8,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from seriatim.answering import accept_command, answer_command, drop, say
 from seriatim.batch import Batch
-from seriatim.effects import Ack, CancelTurn, Finished
-from seriatim.inbox import abandon, accepted_data, end_claims, reply_target
+from seriatim.catalog import help_text, unknown_text
+from seriatim.effects import CancelTurn
+from seriatim.inbox import abandon, end_claims
 from seriatim.mail import Inbound
 from seriatim.recovery import close_turn
+from seriatim.titles import entitle, title_command, title_of
 from seriatim.wakes import leave_session, promote_wake
 
-HELP_TEXT: Final = (
-    "{0}new or {0}reset starts a new conversation; {0}stop ends what is running; "
-    "{0}queue TEXT gives TEXT a turn of its own after the others; {0}status tells how things stand."
-)
 STOPPED_TEXT: Final = "Stopped. Your next message starts a new conversation."
 STOPPED_KEPT_TEXT: Final = "Stopped."
 DROPPED_TEXT: Final = " What you said meanwhile is dropped."
 NOTHING_TO_STOP_TEXT: Final = "No active task to stop."
 NEW_TEXT: Final = "New conversation."
+NEW_TITLED_TEXT: Final = "New conversation: {}."
 QUEUE_USAGE_TEXT: Final = "Say what to queue: {0}queue TEXT"
 
 
@@ -42,74 +42,63 @@ def parse_command(text: str, prefix: str) -> tuple[str, str] | None:
 
 
 def _new(batch: Batch, m: Inbound) -> None:
-    _accept(batch, m)
+    accept_command(batch, m)
     _end_running(batch, "new")
     _drop_where(batch, lambda kind: kind != "wake", "reset")
     leave_session(batch)
     batch.bind_new(m.command, "fresh")
-    _answer(batch, m, NEW_TEXT)
+    title = entitle(batch, m.args)
+    answer_command(batch, m, NEW_TITLED_TEXT.format(title) if title else NEW_TEXT)
 
 
 def _stop(batch: Batch, m: Inbound) -> None:
     state = batch.state
-    _accept(batch, m)
+    accept_command(batch, m)
     ran = state.running is not None or bool(state.interrupted)
     waited = bool(state.queue) and state.queue[0].kind == "human"
     if not ran:
         _abandon_unsent(batch)
     _end_running(batch, "user")
     for held in state.interrupted:
-        _drop(batch, held.ids, "stop")
+        drop(batch, held.ids, "stop")
     if state.resume_reason is not None:
         batch.lane("resume/cleared", {})
     if waited:
-        _drop(batch, state.queue[0].ids, "stop")
+        drop(batch, state.queue[0].ids, "stop")
         promote_wake(batch)
     suspend = ran and batch.rules.stop_suspends
     if suspend:
         batch.lane("route/suspended", {"reason": "stop"})
     text = STOPPED_TEXT if suspend else STOPPED_KEPT_TEXT if ran or waited else NOTHING_TO_STOP_TEXT
-    _answer(batch, m, text + DROPPED_TEXT if waited else text)
+    answer_command(batch, m, text + DROPPED_TEXT if waited else text)
 
 
 def _status(batch: Batch, m: Inbound) -> None:
     state = batch.state
-    _accept(batch, m)
+    accept_command(batch, m)
     waiting = len(state.waiting) - 1  # without this command
+    title = title_of(state, state.bound)
     lines = [
-        f"Conversation: {state.bound or 'none yet'}" + (" (stopped)" if state.suspended_at is not None else ""),
+        f"Conversation: {state.bound or 'none yet'}"
+        + (f", {title!r}" if title else "")
+        + (" (stopped)" if state.suspended_at is not None else ""),
         f"State: {state.phase}; waiting: {waiting}; owed replies: {len(state.owed)}",
         f"Answered so far: {state.answered}; merged: {state.merged}; dropped: {state.dropped}",
     ]
-    _answer(batch, m, "\n".join(lines))
+    answer_command(batch, m, "\n".join(lines))
 
 
 def _help(batch: Batch, m: Inbound) -> None:
-    _accept(batch, m)
-    _answer(batch, m, HELP_TEXT.format(m.prefix))
+    say(batch, m, help_text(m.prefix, m.args))
 
 
 def unknown_command(batch: Batch, m: Inbound) -> None:
     """Answer a command that nobody knows, helpfully; it never becomes a prompt."""
-    _accept(batch, m)
-    _answer(batch, m, f"There is no command {m.command!r}. {HELP_TEXT.format(m.prefix)}")
+    say(batch, m, unknown_text(m.prefix, m.command))
 
 
 def _queue_usage(batch: Batch, m: Inbound) -> None:
-    _accept(batch, m)
-    _answer(batch, m, QUEUE_USAGE_TEXT.format(m.prefix))
-
-
-def _accept(batch: Batch, m: Inbound) -> None:
-    batch.lane("inbox/accepted", accepted_data(m, "command"))
-
-
-def _answer(batch: Batch, m: Inbound, text: str) -> None:
-    to = reply_target(batch, m.id)
-    batch.lane("inbox/answered", {"id": m.id, "by": "command", "end": "completed"})
-    batch.after.append(Ack(m.id, "accepted", batch.state.bound or "", 0))
-    batch.after.append(Finished(m.id, "answered", text, "completed"))
-    batch.owe(text, to)
+    say(batch, m, QUEUE_USAGE_TEXT.format(m.prefix))
 
 
 def _end_running(batch: Batch, why: str) -> None:
@@ -126,15 +115,10 @@ def _end_running(batch: Batch, why: str) -> None:
 def _drop_where(batch: Batch, chosen: Callable[[str], bool], reason: str) -> None:
     for held in batch.state.interrupted:
         if chosen(held.kind):
-            _drop(batch, held.ids, reason)
+            drop(batch, held.ids, reason)
     for entry in list(batch.state.queue):
         if chosen(entry.kind):
-            _drop(batch, entry.ids, reason)
-
-
-def _drop(batch: Batch, ids: tuple[str, ...], reason: str) -> None:
-    batch.lane("inbox/dropped", {"ids": list(ids), "reason": reason})
-    batch.after.extend(Finished(inbox_id, "dropped", None, reason) for inbox_id in ids)
+            drop(batch, entry.ids, reason)
 
 
 def _abandon_unsent(batch: Batch) -> None:
@@ -152,7 +136,8 @@ COMMANDS: Final[dict[str, Callable[[Batch, Inbound], None]]] = {
     "new": _new,
     "reset": _new,
     "stop": _stop,
+    "queue": _queue_usage,  # with a text it is no command but a message with a turn of its own
+    "title": title_command,
     "status": _status,
     "help": _help,
-    "queue": _queue_usage,  # with a text it is no command but a message with a turn of its own
 }

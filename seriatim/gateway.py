@@ -18,7 +18,7 @@ from typing import Any
 import attrs
 
 from seriatim.actors.keeping import content_of, with_blobs
-from seriatim.actors.lane_queue import LaneQueue
+from seriatim.actors.lane_queue import LaneQueue, asked
 from seriatim.actors.notices import REFUSED
 from seriatim.actors.receipts import End, Receipt
 from seriatim.actors.runtime import Runtime
@@ -32,6 +32,8 @@ from seriatim.model import MessageEvent, Platform, SessionSource
 from seriatim.opening import resolve
 from seriatim.queue_edits import CancelOutcome
 from seriatim.storage.contract import Store
+from seriatim.storage.ledger import find, undelivered
+from seriatim.undelivered import AbandonDelivery, RetryDelivery, SendAgain, Undelivered
 
 
 class Gateway(OwnLoop):
@@ -173,6 +175,49 @@ class Gateway(OwnLoop):
     async def cancel(self, receipt: Receipt) -> CancelOutcome:
         """Take a message back that still waits: it is dropped{cancelled}. See ``LaneQueue.cancel``."""
         return await self.queue(receipt.session_key).cancel(receipt.message_id)
+
+    def undelivered(self, *, given_up: bool = False) -> list[Undelivered]:
+        """Replies that have not arrived, oldest first; ``given_up``: also those that are no longer tried.
+
+        Reads the store; any thread. Raises StoreUnhealthyError where it can't be read.
+        """
+        self._live()
+        assert self._store is not None
+        reader = self._store.reader()
+        try:
+            return undelivered(reader, given_up=given_up)
+        finally:
+            reader.close()
+
+    async def retry_delivery(self, delivery: str) -> bool:
+        """Have an undelivered reply tried on at once, its age beginning again; one that was given up is owed anew, with
+        a notice if it may have arrived. False when it has arrived meanwhile.
+
+        ``delivery``: its id, or the beginning of one. Raises InvalidInputError for an id that names none or several,
+        StoreUnhealthyError, GatewayClosedError. On the gateway's loop.
+        """
+        reply, doubtful = await self._find_undelivered(delivery)
+        question = SendAgain(reply, doubtful) if reply.state == "given up" else RetryDelivery(reply.delivery)
+        return bool(await asked(self._live(), reply.lane, question))
+
+    async def abandon_delivery(self, delivery: str) -> bool:
+        """Give an undelivered reply up; nobody is told. False when nothing of it is owed any more. Else as above."""
+        reply, _ = await self._find_undelivered(delivery)
+        return bool(await asked(self._live(), reply.lane, AbandonDelivery(reply.delivery)))
+
+    async def _find_undelivered(self, delivery: str) -> tuple[Undelivered, bool]:
+        self._live()
+        assert self._store is not None
+        store = self._store
+
+        def look() -> tuple[Undelivered, bool]:
+            reader = store.reader()
+            try:
+                return find(reader, delivery)
+            finally:
+                reader.close()
+
+        return await asyncio.to_thread(look)
 
     def _check_open(self) -> None:
         if self._pid != os.getpid():

@@ -17,7 +17,7 @@ from seriatim.closers import OpenTurn
 from seriatim.commits import Hot
 from seriatim.errors import FormatUnsupportedError
 from seriatim.events import Data, Event, LogId, lane_log, session_log
-from seriatim.limits import BOTS_REST_MS, UNREACHED_MAX
+from seriatim.limits import BOTS_REST_MS, TITLES_MAX, UNREACHED_MAX
 from seriatim.model import Target
 from seriatim.queue_folds import edited, join_album, moved
 from seriatim.queueing import Entry, entry_of, join_target, size_of
@@ -157,7 +157,7 @@ class LaneState:
     a stuck lane visible. ``merged_into``: the lane that took this one over; nothing is left here then.
     ``unreached``: replies given up, for the next turn to tell of. ``drafts``: first claim of a turn without outcome,
     and the platform's id of the message that shows its reply so far. ``bots``: messages of bots in a row, the last at
-    ``bots_at`` (epoch ms).
+    ``bots_at`` (epoch ms). ``titles``: session and title, the newest last.
     """
 
     key: str
@@ -187,6 +187,7 @@ class LaneState:
     drafts: tuple[tuple[str, str], ...] = ()
     bots: int = 0
     bots_at: int = 0
+    titles: tuple[tuple[str, str], ...] = ()
 
     def fork(self) -> LaneState:
         """A private copy; what it shares with this one is immutable."""
@@ -221,6 +222,8 @@ class LaneState:
         )
         if self.session is not None:
             twin.session = self.session.fork()
+        if self.titles:
+            twin.titles = self.titles
         return twin
 
 
@@ -490,6 +493,11 @@ def _bound(state: LaneState, data: Data, event: Event) -> None:
     state.resume_reason = None
 
 
+def _titled(state: LaneState, data: Data, event: Event) -> None:
+    others = tuple(told for told in state.titles if told[0] != data["session"])
+    state.titles = (*others, (data["session"], data["title"]))[-TITLES_MAX:]
+
+
 def _released(state: LaneState, data: Data, event: Event) -> None:
     """The next message starts a fresh session."""
     state.bound = state.session = state.suspended_at = state.resume_reason = None
@@ -547,6 +555,7 @@ _LANE_RULES: Final[dict[str, LaneRule]] = {
     "delivery/retried": _retried,
     "delivery/draft": _draft,
     "route/bound": _bound,
+    "route/titled": _titled,
     "route/suspended": _suspended,
     "route/released": _released,
     "lane/merged": _merged_lanes,

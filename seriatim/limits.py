@@ -46,6 +46,12 @@ SPEAKER_CHARS_MAX: Final = 64
 PROMPT_LABEL_CHARS_MAX: Final = 240
 """A name, title or topic in the prompt; the seed's bound (gateway seed §9)."""
 
+TITLE_CHARS_MAX: Final = 80
+"""A conversation's title; longer ones are cut with an ellipsis."""
+
+TITLES_MAX: Final = 50
+"""Titles that a lane keeps; the conversations of older ones are still found by their ids."""
+
 COMMIT_MESSAGES_MAX: Final = 256
 """Messages that one lane commit may decide: bounds the time until its first message is durable."""
 

@@ -48,6 +48,8 @@ def lane_snapshot(state: LaneState) -> Data:
         data["unreached"] = [[lost.delivery, lost.since, lost.reason] for lost in state.unreached]
     if state.drafts:
         data["drafts"] = list(map(list, state.drafts))
+    if state.titles:
+        data["titles"] = [list(told) for told in state.titles]
     return data
 
 
@@ -66,6 +68,7 @@ def lane_from_snapshot(key: str, version: int, data: Data) -> LaneState:
     state.bots, state.bots_at = data.get("bots", 0), data.get("bots_at", 0)
     state.unreached = tuple(Unreached(*lost) for lost in data.get("unreached", ()))
     state.drafts = tuple((claim, message_id) for claim, message_id in data.get("drafts", ()))
+    state.titles = tuple((session, title) for session, title in data.get("titles", ()))
     return state
 
 

@@ -80,7 +80,7 @@ _SESSION: Final = (
             "text": "without sender prefix and platform notes",
             "at": "when it was accepted, epoch ms",
             "author?": "display name, else the user's id",
-            "media?": "as in `inbox/accepted`; of an album all of its items'",
+            "media?": "as in `inbox/accepted`; of an album all of its items",
             "items?": "of an album: the ids of its messages, in the platform's order",
         },
         surface=True,
@@ -349,6 +349,12 @@ _LANE: Final = (
         },
     ),
     EventType(
+        "route/titled",
+        "lane",
+        "A session's title, as people of this lane know it.",
+        {"session": "its id", "title": "one line"},
+    ),
+    EventType(
         "route/suspended",
         "lane",
         "The next message of a person starts a fresh session.",
@@ -381,6 +387,7 @@ _LANE: Final = (
             "hadActivity?": "true: the session before had turns",
             "suspended?": "the session that goes on is suspended: true for all messages, false for later ones",
             "resume?": "reason and time (ms) of its mark",
+            "titles?": "its sessions' titles",
         },
     ),
     EventType(

@@ -415,7 +415,8 @@ class _Lane:
 
     def _delivery_owed(self, event: Event) -> None:
         self.owed[event.data["id"]] = event
-        self.undecided -= 1
+        if "tells" not in event.data:  # a line ahead of a turn's own answer
+            self.undecided -= 1
 
     def _delivery_none(self, event: Event) -> None:
         self.undecided -= 1

@@ -38,7 +38,7 @@ def halted(bench: Bench) -> LaneState:
     bench.now.draining = True
     for _ in range(60):
         bench.drain()
-        if bench.gate.durable.running is not None:
+        if bench.gate.durable.running is not None and bench.gate._in_flight is None:
             bench.offer(bench.end("ended"))
         elif bench.gate.quiescent():
             return bench.gate.durable

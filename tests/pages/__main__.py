@@ -9,10 +9,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from tests.pages.commands import commands_page
 from tests.pages.events import events_page
 from tests.pages.features import features_page
 
 PAGES: Final[dict[str, Callable[[], str]]] = {
+    "docs/commands.md": commands_page,
     "docs/events.md": events_page,
     "docs/features-event-log.md": functools.partial(features_page, "event_log"),
 }

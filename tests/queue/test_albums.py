@@ -170,7 +170,7 @@ def test_a_queued_album_is_one_full_turn() -> None:
 
 
 def test_replacing_leaves_an_album_whole() -> None:
-    """collapse = replace: an item doesn't displace its own siblings; the album displaces what was there."""
+    """With collapse = replace an item doesn't displace its own siblings; the album displaces what was there."""
     bench = Bench(Rules(collapse="replace"))
     bench.said("running")
     older = bench.said("older")
@@ -225,7 +225,7 @@ def test_media_are_checked() -> None:
             MessageEvent("", HERE, media=bad)  # type: ignore[arg-type]
     for fields in ({"kind": ""}, {"kind": "a", "size": -1}, {"kind": "a", "url": 1}, {"kind": "a", "data": "text"}):
         with pytest.raises(InvalidInputError):
-            Media(**fields)  # type: ignore[arg-type]
+            Media(**fields)
 
 
 def test_a_wordless_message_is_named_for_the_model() -> None:
@@ -236,7 +236,7 @@ def test_a_wordless_message_is_named_for_the_model() -> None:
 
 
 def test_what_a_link_would_lose_is_kept_before_the_ack(tmp_path: Path) -> None:
-    """The content is a blob by the time the message is accepted; lane and session refer to it; the agent can read it."""
+    """The content is a blob by the time the message is accepted; both logs refer to it; the agent can read it."""
 
     async def main() -> None:
         seen: list[Any] = []

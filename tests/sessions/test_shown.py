@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
+from seriatim.answering import accept_command, answer_command
 from seriatim.batch import Batch
-from seriatim.commands import COMMANDS, _accept, _answer
+from seriatim.commands import COMMANDS
 from seriatim.edits import undo
 from seriatim.effects import Finished, Nack, ReadShown
 from seriatim.errors import CorruptionError
@@ -27,29 +28,29 @@ def peek(batch: Batch, m: Inbound) -> None:
     """A command that looks at the session (its argument, else the bound one)."""
     shown = batch.shown(m.args or None, whole=m.args == "whole")
     SEEN.append(("nothing",) if shown is None else texts(shown))
-    _accept(batch, m)
-    _answer(batch, m, "seen")
+    accept_command(batch, m)
+    answer_command(batch, m, "seen")
 
 
 def take_back(batch: Batch, m: Inbound) -> None:
     """A command that undoes one turn."""
     shown = batch.shown()
     assert shown is not None
-    _accept(batch, m)
+    accept_command(batch, m)
     batch.append(shown.part, undo(shown.surface, 1, batch.time).events)
     again = batch.shown()
     assert again is not None
     SEEN.append(texts(again))
-    _answer(batch, m, "undone")
+    answer_command(batch, m, "undone")
 
 
 def go_to(batch: Batch, m: Inbound) -> None:
     """A command that binds the lane to another session of its own."""
     shown = batch.shown(m.args)
     assert shown is not None
-    _accept(batch, m)
+    accept_command(batch, m)
     batch.bind_known(shown, "switch")
-    _answer(batch, m, "there")
+    answer_command(batch, m, "there")
 
 
 @pytest.fixture(autouse=True)
