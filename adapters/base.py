@@ -142,3 +142,15 @@ class Lookup(Protocol):
         Raises SendError when the platform can't say now; the part is then tried again later.
         """
         ...
+
+
+class KnowsItself(Protocol):
+    """What an adapter may have besides: the account's own id, by which its own messages are recognised.
+
+    What the platform shows back under that id never starts a turn, whatever the adapter hands in.
+    """
+
+    @property
+    def own_id(self) -> str | None:
+        """The ``user_id`` (or ``user_id_alt``) of the account there; None while it isn't known."""
+        ...

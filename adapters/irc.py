@@ -74,6 +74,11 @@ class IrcAdapter:
         return self._session.nick
 
     @property
+    def own_id(self) -> str | None:
+        """The nick, as it is compared."""
+        return self._session.fold(self._session.nick)
+
+    @property
     def connected(self) -> bool:
         """Whether we are registered, and in each channel that let us in."""
         return self._ready.is_set()

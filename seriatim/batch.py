@@ -28,7 +28,8 @@ class Rules:
     """The settings that rules depend on (see GatewayConfig for their meaning).
 
     ``freshness_ms``: how old an interrupted turn may be to run again by itself. ``refuse_behind``: a message that the
-    store refuses takes those that wait behind it along (they go to a spool, in their order).
+    store refuses takes those that wait behind it along (they go to a spool, in their order). ``bot_exchanges_max``:
+    messages of bots in a row that are answered.
     """
 
     collapse: Literal["merge", "replace"] = "merge"
@@ -37,6 +38,7 @@ class Rules:
     freshness_ms: int = 3_600_000
     attempts_ambiguous_max: int = 3
     refuse_behind: bool = False
+    bot_exchanges_max: int = 8
     album_window_ms: int = 800
 
 

@@ -161,6 +161,12 @@ class AdmissionConfig:
         choice("refuse", "shared"),
         doc='A direct message without any id is refused, or all such share one conversation ("shared").',
     )
+    bot_exchanges_max: int = setting(
+        8,
+        whole(0, 1_000_000),
+        doc="Messages of bots in a row that a conversation answers, until a person speaks or ten minutes pass without "
+        "one; more are taken in and dropped. 0: bots are never answered.",
+    )
 
 
 @attrs.frozen(kw_only=True)

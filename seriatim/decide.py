@@ -11,6 +11,7 @@ from typing import Any, Final
 from seriatim.albums import album_target, grouped, quiet_at
 from seriatim.asking import ask
 from seriatim.batch import Batch
+from seriatim.bots import too_many_bots
 from seriatim.closers import OpenTurn
 from seriatim.commands import COMMANDS, unknown_command
 from seriatim.effects import (
@@ -81,6 +82,8 @@ def decide(batch: Batch, message: Mail) -> None:
 def _inbound(batch: Batch, m: Inbound) -> None:
     if m.key and m.key in batch.keys:
         batch.after.append(AckDuplicate(m.id))
+        return
+    if m.event.source.is_bot and too_many_bots(batch, m):
         return
     waits = not m.command or (m.command == "queue" and bool(m.args))
     if waits and len(batch.state.waiting) >= WAITING_MAX:

@@ -35,6 +35,9 @@ from seriatim.storage.contract import Store
 from seriatim.storage.ledger import find, undelivered
 from seriatim.undelivered import AbandonDelivery, RetryDelivery, SendAgain, Undelivered
 
+OWN_ECHO = "own echo"
+"""Why a message that the bot's own account has said is a duplicate."""
+
 
 class Gateway(OwnLoop):
     """Accepts messages, runs one turn at a time per conversation, and delivers what is owed.
@@ -236,7 +239,7 @@ class Gateway(OwnLoop):
 
     def _inbox(self, adapter: Adapter) -> _Inbox:
         prefix = adapter.command_prefix
-        return _Inbox(self, adapter.account, self.config.commands.prefix if prefix is None else prefix)
+        return _Inbox(self, self.config.commands.prefix if prefix is None else prefix, adapter)
 
     # --- facts -----------------------------------------------------------------------------------------
 
@@ -305,12 +308,15 @@ class Gateway(OwnLoop):
 
 
 class _Inbox:
-    """The door that an adapter gets: accepts with the adapter's own account and command prefix."""
+    """The door that an adapter gets: accepts with the adapter's own command prefix, and never what the account itself
+    has said.
+    """
 
-    def __init__(self, gateway: Gateway, account: str, prefix: str) -> None:
+    def __init__(self, gateway: Gateway, prefix: str, adapter: Adapter) -> None:
         self._gateway = gateway
-        self._account = account
+        self._account = adapter.account
         self._prefix = prefix
+        self._own: Any = adapter if hasattr(adapter, "own_id") else None
 
     def expecting(self, source: SessionSource, album_id: str) -> contextlib.AbstractContextManager[None]:
         """See adapters.base.Inbox."""
@@ -318,4 +324,19 @@ class _Inbox:
 
     def accept(self, event: MessageEvent) -> Coroutine[Any, Any, Receipt]:
         """See adapters.base.Inbox."""
+        if self._own is not None and _is_own(event, self._own.own_id):
+            return _known(event)
         return self._gateway._accept(event, self._prefix)  # noqa: SLF001  (two halves of one door)
+
+
+def _is_own(event: MessageEvent, own_id: str | None) -> bool:
+    source = event.source
+    return own_id is not None and not event.internal and own_id in (source.user_id, source.user_id_alt)
+
+
+async def _known(event: MessageEvent) -> Receipt:
+    """The receipt of an echo: the logs have it as a reply. It may be acked, and is nobody's turn."""
+    receipt = Receipt("", "")
+    receipt.outcome, receipt.reason = "duplicate", OWN_ECHO
+    receipt._finish(End("duplicate", None, OWN_ECHO))  # noqa: SLF001  (it has no table)
+    return receipt

@@ -347,6 +347,7 @@ def settings_of(config: GatewayConfig) -> Settings:
             stop_suspends=config.commands.stop_suspends,
             freshness_ms=config.agent.gateway_auto_continue_freshness * 1000,
             attempts_ambiguous_max=config.delivery.attempts_ambiguous_max,
+            bot_exchanges_max=config.admission.bot_exchanges_max,
             refuse_behind=config.storage.on_unavailable == "spool",
         ),
         slots_max=config.turns.concurrency_max,

@@ -61,9 +61,9 @@ class Posted:
 class FakePlatform:
     """Platform and adapter in one; it outlives the gateways that come and go on it.
 
-    ``received`` is what the platform got, in order; ``typed`` the typing hints; ``sends`` counts attempts.
-    ``missing`` names chats that don't exist there, ``gone`` messages and threads that don't any more. Not for use from
-    several threads.
+    ``received`` is what the platform got, in order; ``typed`` the typing hints; ``sends`` counts attempts. ``own_id``:
+    the account's own user id there. ``missing`` names chats that don't exist there, ``gone`` messages and threads that
+    don't any more. Not for use from several threads.
     """
 
     def __init__(
@@ -73,11 +73,13 @@ class FakePlatform:
         account: str = "fake",
         capabilities: Capabilities = Capabilities(replay="ack"),  # noqa: B008  # frozen
         missing: Iterable[str] = ("nowhere",),
+        own_id: str | None = None,
     ) -> None:
         self.platform = name
         self.account = account
         self.capabilities = capabilities
         self.missing = frozenset(missing)
+        self.own_id = own_id
         self.gone: set[str] = set()
         self.posted: list[Posted] = []
         self.received: list[Received] = []

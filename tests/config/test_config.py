@@ -44,6 +44,7 @@ attempts_ambiguous_max = 1
 
 [admission]
 dm_without_ids = "shared"
+bot_exchanges_max = 3
 
 [commands]
 prefix = "!"
