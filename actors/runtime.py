@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from hashlib import sha256
 from typing import Any
 
 import pykka
@@ -241,7 +242,7 @@ class Runtime:
             self.receipts.refuse(inbox_id, refusal)
             return receipt
         command, args = "", ""
-        if not event.internal:
+        if not event.internal and event.edit_of is None:
             found = parse_command(event.text, prefix)
             if found is not None:
                 command, args = found
@@ -407,12 +408,21 @@ def refusal_of(event: MessageEvent, settings: Settings) -> str | None:
 
 
 def unique_key(event: MessageEvent) -> str:
-    """By what a message is known for ever; "" where its platform gave no id."""
-    if event.message_id is None:
+    """By what a message is known for ever; "" where its platform gave no id.
+
+    Of an edit: the message that it changes, when, and what it says then, since platforms give it under the old id.
+    """
+    if event.edit_of is None and event.message_id is None:
         return ""
     source = event.source
     # Platforms number messages within a chat, whatever thread they show it in. Where a chat has no id, its other
     # side stands for it; a scope keeps equal ids apart, as it does for lanes.
     chat = source.chat_id or f"user {source.user_id_alt or source.user_id or ''}"
-    parts = (source.platform.name, event.account, source.guild_id or "", chat, event.message_id)
+    parts = (source.platform.name, event.account, source.guild_id or "", chat)
+    if event.edit_of is not None:
+        said = "deleted" if event.deleted else sha256(event.text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+        at = event.message_id if event.message_id not in (None, event.edit_of) else str(event.received_at or "")
+        return "edit:" + ":".join(map(escape_part, (*parts, event.edit_of, at or "", said)))
+    assert event.message_id is not None
+    parts = (*parts, event.message_id)
     return "inbound:" + ":".join(map(escape_part, parts))

@@ -40,6 +40,8 @@ class Rules:
     refuse_behind: bool = False
     bot_exchanges_max: int = 8
     album_window_ms: int = 800
+    edit_running: Literal["ignore", "note", "turn"] = "turn"
+    edit_after: Literal["ignore", "note", "turn"] = "note"
 
 
 def _nothing(album: str) -> bool:

@@ -14,6 +14,7 @@ from seriatim.catalog import help_text, unknown_text
 from seriatim.effects import CancelTurn
 from seriatim.inbox import abandon, end_claims
 from seriatim.mail import Inbound
+from seriatim.queue_commands import queue_command
 from seriatim.recovery import close_turn
 from seriatim.titles import entitle, title_command, title_of
 from seriatim.wakes import leave_session, promote_wake
@@ -24,7 +25,6 @@ DROPPED_TEXT: Final = " What you said meanwhile is dropped."
 NOTHING_TO_STOP_TEXT: Final = "No active task to stop."
 NEW_TEXT: Final = "New conversation."
 NEW_TITLED_TEXT: Final = "New conversation: {}."
-QUEUE_USAGE_TEXT: Final = "Say what to queue: {0}queue TEXT"
 
 
 def parse_command(text: str, prefix: str) -> tuple[str, str] | None:
@@ -97,10 +97,6 @@ def unknown_command(batch: Batch, m: Inbound) -> None:
     say(batch, m, unknown_text(m.prefix, m.command))
 
 
-def _queue_usage(batch: Batch, m: Inbound) -> None:
-    say(batch, m, QUEUE_USAGE_TEXT.format(m.prefix))
-
-
 def _end_running(batch: Batch, why: str) -> None:
     running = batch.state.running
     if running is None:
@@ -136,7 +132,7 @@ COMMANDS: Final[dict[str, Callable[[Batch, Inbound], None]]] = {
     "new": _new,
     "reset": _new,
     "stop": _stop,
-    "queue": _queue_usage,  # with a text it is no command but a message with a turn of its own
+    "queue": queue_command,  # with a text it is no command but a message with a turn of its own
     "title": title_command,
     "status": _status,
     "help": _help,

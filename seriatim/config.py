@@ -131,6 +131,14 @@ class QueueConfig:
     album_window_ms: int = setting(
         800, whole(0, ALBUM_MS_MAX), doc="An album's turn starts when no further item came for so many milliseconds."
     )
+    edit_running: Literal["ignore", "note", "turn"] = setting(
+        "turn",
+        choice("ignore", "note", "turn"),
+        doc="An edit of a message that is being answered: nothing, a note to the next turn, or a turn of its own.",
+    )
+    edit_after: Literal["ignore", "note", "turn"] = setting(
+        "note", choice("ignore", "note", "turn"), doc="The same of a message that has been answered."
+    )
     busy: Literal["queue"] = setting("queue", choice("queue"), doc="A busy lane's follow-up waits for the next turn.")
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+import attrs
+
 from seriatim.albums import album_target, grouped, quiet_at
 from seriatim.asking import ask
 from seriatim.batch import Batch
@@ -56,8 +58,10 @@ from seriatim.mail import (
     TurnBroken,
 )
 from seriatim.media import blobs_of
+from seriatim.queue_commands import queued_text
 from seriatim.queueing import Place, authority, entry_of, fits, place, size_of, turns_before
 from seriatim.recovery import close_turn, recover, take_up_all
+from seriatim.revisions import revise, revision_of
 from seriatim.silence import MARKER_REASON, SILENCE_NOTICE, judged
 from seriatim.turn import StepOffered, ToolCall, ToolFinished, TurnEnded
 from seriatim.wakes import drop_left, refuse_pin
@@ -85,7 +89,15 @@ def _inbound(batch: Batch, m: Inbound) -> None:
         return
     if m.event.source.is_bot and too_many_bots(batch, m):
         return
-    waits = not m.command or (m.command == "queue" and bool(m.args))
+    edit = None if m.event.edit_of is None else revision_of(batch, m)
+    if edit is not None and edit.how != "turn":
+        if m.key:
+            batch.keys[m.key] = None
+        batch.size += m.size
+        revise(batch, m, edit)
+        return
+    queued = queued_text(m.args) if m.command == "queue" else None
+    waits = not m.command or queued is not None
     if waits and len(batch.state.waiting) >= WAITING_MAX:
         batch.internal.append(Nack(m.id, "queue_full"))
         return
@@ -94,8 +106,8 @@ def _inbound(batch: Batch, m: Inbound) -> None:
     batch.size += m.size
     if not m.command:
         _accept(batch, m, "wake" if m.event.internal else "human")
-    elif m.command == "queue" and m.args:
-        _accept(batch, m, "queue")
+    elif queued is not None:
+        _accept(batch, m if queued == m.args else attrs.evolve(m, args=queued), "queue")
     else:
         COMMANDS.get(m.command, unknown_command)(batch, m)
         start_next(batch)
@@ -178,6 +190,7 @@ def _start(batch: Batch, kind: str, ids: tuple[str, ...], held: Running | None) 
     attempt = held.attempt + 1 if held is not None else 1
     boundary, had_activity = state.boundary, state.had_activity
     claims = tuple((w.data, w.time) for w in map(state.waiting.__getitem__, ids))
+    notes = state.notes
     batch.lane(
         "inbox/claimed",
         {
@@ -196,6 +209,8 @@ def _start(batch: Batch, kind: str, ids: tuple[str, ...], held: Running | None) 
         start["resumedFrom"] = resumed_from = held.turn
         told = held.ids
     batch.session("turn/start", start)
+    for data, time in notes:
+        batch.session("user/message", {**_user_message(number, data, time), "note": True})
     said = [claim for claim in claims if claim[0]["id"] not in told]  # a resumed turn repeats no user message
     for data, time in said if len(said) < 2 else grouped(said):
         batch.size += size_of(data)
@@ -203,7 +218,9 @@ def _start(batch: Batch, kind: str, ids: tuple[str, ...], held: Running | None) 
             batch.blobs += tuple(blobs_of(data))
         batch.session("user/message", _user_message(number, data, time))
     batch.session("step/start", {"turn": number, "step": 1})
-    batch.after.append(RunTurn(session.id, number, generation, attempt, claims, boundary, had_activity, resumed_from))
+    batch.after.append(
+        RunTurn(session.id, number, generation, attempt, claims + notes, boundary, had_activity, resumed_from)
+    )
 
 
 def _lifts_suspension(batch: Batch, kind: str, ids: tuple[str, ...]) -> bool:
@@ -221,7 +238,7 @@ def _user_message(turn: int, data: Data, time: int) -> Data:
     name = source.get("user_name") or source.get("user_id")
     if name is not None:
         message["author"] = name
-    for name in ("media", "items"):
+    for name in ("messageId", "media", "items"):
         if name in data:
             message[name] = data[name]
     return message

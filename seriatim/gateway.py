@@ -163,7 +163,7 @@ class Gateway(OwnLoop):
         if canonical_key(source, self.config, key.account) != session_key:
             raise InvalidInputError("session_key", "this configuration has no such lane")
         return MessageEvent(
-            text, source, account=key.account, internal=True, wake_session_id=session_id, wake_kind=kind
+            text, source, account=key.account, internal=True, wake_session_id=session_id, wake_kind=kind or None
         )
 
     def queue(self, session_key: str) -> LaneQueue:

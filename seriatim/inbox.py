@@ -36,6 +36,10 @@ def accepted_data(m: Inbound, kind: str, place: str = "none") -> Data:
         data["album"] = event.album_id
     if event.media:
         data["media"] = [media.to_data() for media in event.media]
+    if event.edit_of is not None:
+        data["editOf"] = event.edit_of
+        if event.deleted:
+            data["deleted"] = True
     if m.command:
         data["command"] = mend_text(m.command)[0]
     return data

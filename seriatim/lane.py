@@ -19,7 +19,7 @@ from seriatim.errors import FormatUnsupportedError
 from seriatim.events import Data, Event, LogId, lane_log, session_log
 from seriatim.limits import BOTS_REST_MS, TITLES_MAX, UNREACHED_MAX
 from seriatim.model import Target
-from seriatim.queue_folds import edited, join_album, moved
+from seriatim.queue_folds import edited, join_album, moved, noted
 from seriatim.queueing import Entry, entry_of, join_target, size_of
 
 if TYPE_CHECKING:
@@ -158,6 +158,7 @@ class LaneState:
     ``unreached``: replies given up, for the next turn to tell of. ``drafts``: first claim of a turn without outcome,
     and the platform's id of the message that shows its reply so far. ``bots``: messages of bots in a row, the last at
     ``bots_at`` (epoch ms). ``titles``: session and title, the newest last.
+    ``notes``: what the next turn is told of edits, with its time.
     """
 
     key: str
@@ -188,6 +189,7 @@ class LaneState:
     bots: int = 0
     bots_at: int = 0
     titles: tuple[tuple[str, str], ...] = ()
+    notes: tuple[tuple[Data, int], ...] = ()
 
     def fork(self) -> LaneState:
         """A private copy; what it shares with this one is immutable."""
@@ -224,6 +226,8 @@ class LaneState:
             twin.session = self.session.fork()
         if self.titles:
             twin.titles = self.titles
+        if self.notes:
+            twin.notes = self.notes
         return twin
 
 
@@ -345,6 +349,7 @@ def _claimed(state: LaneState, data: Data, event: Event) -> None:
         del state.queue[0]
     state.boundary = "none"
     state.had_activity = False
+    state.notes = ()
 
 
 def _answered(state: LaneState, data: Data, event: Event) -> None:
@@ -491,6 +496,7 @@ def _bound(state: LaneState, data: Data, event: Event) -> None:
     state.had_activity = data.get("hadActivity", False)
     state.suspended_at = None
     state.resume_reason = None
+    state.notes = ()
 
 
 def _titled(state: LaneState, data: Data, event: Event) -> None:
@@ -544,6 +550,7 @@ _LANE_RULES: Final[dict[str, LaneRule]] = {
     "inbox/dropped": _dropped,
     "inbox/interrupted": _interrupted,
     "inbox/edited": edited,
+    "inbox/noted": noted,
     "queue/moved": moved,
     "delivery/owed": _owed,
     "delivery/none": _nothing,

@@ -13,6 +13,12 @@ ID_CHARS_MAX: Final = 4096
 MEDIA_MAX: Final = 16
 """Attachments of one message; platforms give at most ten in an album, and those one by one."""
 
+NOTES_MAX: Final = 32
+"""Edits that wait to be told to a lane's next turn; later ones are only logged."""
+
+QUEUE_LISTED_MAX: Final = 20
+"""Waiting turns that a chat is shown; the rest is counted."""
+
 MEDIA_WEIGHT: Final = 4400
 """What an attachment counts for among a commit's payload, so that a commit refers to no more blobs than it may."""
 

@@ -343,6 +343,8 @@ def settings_of(config: GatewayConfig) -> Settings:
         rules=Rules(
             collapse=config.queue.collapse,
             album_window_ms=config.queue.album_window_ms,
+            edit_running=config.queue.edit_running,
+            edit_after=config.queue.edit_after,
             separate_attempt=config.delivery.separate_attempt,
             stop_suspends=config.commands.stop_suspends,
             freshness_ms=config.agent.gateway_auto_continue_freshness * 1000,

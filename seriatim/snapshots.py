@@ -50,6 +50,8 @@ def lane_snapshot(state: LaneState) -> Data:
         data["drafts"] = list(map(list, state.drafts))
     if state.titles:
         data["titles"] = [list(told) for told in state.titles]
+    if state.notes:
+        data["notes"] = [list(note) for note in state.notes]
     return data
 
 
@@ -69,6 +71,7 @@ def lane_from_snapshot(key: str, version: int, data: Data) -> LaneState:
     state.unreached = tuple(Unreached(*lost) for lost in data.get("unreached", ()))
     state.drafts = tuple((claim, message_id) for claim, message_id in data.get("drafts", ()))
     state.titles = tuple((session, title) for session, title in data.get("titles", ()))
+    state.notes = tuple((told, time) for told, time in data.get("notes", ()))
     return state
 
 

@@ -81,6 +81,8 @@ _SESSION: Final = (
             "at": "when it was accepted, epoch ms",
             "author?": "display name, else the user's id",
             "media?": "as in `inbox/accepted`; of an album all of its items",
+            "messageId?": "the platform's id of it",
+            "note?": "true: word of an edit or a deletion, not a message to answer",
             "items?": "of an album: the ids of its messages, in the platform's order",
         },
         surface=True,
@@ -176,7 +178,7 @@ _LANE: Final = (
         "A message is taken in. From here on it gets exactly one of answered, merged, dropped.",
         {
             "id": _INBOX_ID,
-            "kind": "human, queue, wake or command",
+            "kind": "human, queue, wake, command or edit",
             "place": "slot, join (into the entry it finds), album (into that of its album), tail, or none (commands)",
             "text": "as authored; a command's arguments",
             "source": "where it came from: the fields of SessionSource that aren't at their default",
@@ -188,6 +190,8 @@ _LANE: Final = (
             "command?": "its name, without prefix",
             "album?": "the platform's id of the album that it is an item of",
             "media?": "what it carries: a list of `{kind, url?, blob?, name?, mime?, caption?, size?}`",
+            "editOf?": "the platform's id of the earlier message that says this now",
+            "deleted?": "true: that message was taken back",
             "wakeSession?": "the session that a wake is for; it runs in no other",
             "wakeKind?": "what a wake is about, in the host's word",
             "mended?": "true: the text held what JSON can't carry, now U+FFFD",
@@ -212,8 +216,8 @@ _LANE: Final = (
         "The message's outcome: it had a turn or was a command.",
         {
             "id": _INBOX_ID,
-            "by": "turn or command",
-            "end": "how that ended: completed, failed, aborted or timeout",
+            "by": "turn, command or edit",
+            "end": "how that ended: completed, failed, aborted, timeout; of an edit replaced, removed, noted, ignored",
         },
     ),
     EventType(
@@ -242,7 +246,18 @@ _LANE: Final = (
         "inbox/edited",
         "lane",
         "A waiting message says something else; it keeps its place.",
-        {"id": _INBOX_ID, "text": "what it says from here on"},
+        {
+            "id": _INBOX_ID,
+            "text": "what it says from here on",
+            "media?": "what it carries from here on",
+            "by?": "id of the accepted edit; absent where the host or a command changed it",
+        },
+    ),
+    EventType(
+        "inbox/noted",
+        "lane",
+        "The next turn is told of an edit or a deletion.",
+        {"id": "id of the accepted edit", "text": "what it is told"},
     ),
     EventType(
         "queue/moved",

@@ -370,6 +370,8 @@ class _Lane:
     def _inbox_answered(self, event: Event) -> None:
         message = self.messages[event.data["id"]]
         message.ends.append(f"answered {event.data['end']}")
+        if event.data["by"] == "edit":
+            return  # it says nothing, and nothing is owed for it
         self.undecided += 1
         if message.command in ("new", "reset", "stop"):
             self.aborted = False
