@@ -35,8 +35,9 @@ class Turn:
     boundary. ``had_activity``: the conversation before that boundary held turns. ``number``: of the turn
     in its session, from 1. ``attempt``: more than 1 after interruptions; ``resumed_from`` is then the
     number of the turn that broke off. ``idempotency_key``: the same at each attempt. ``deadline``: epoch
-    ms; None, as ever so far, for none. ``shared``: several people write here. ``cancelled``: set
-    once the answer is no longer wanted.
+    ms at which the turn ends if it gives no sign of life from its start (``agent.gateway_timeout``), None for never;
+    text, steps, tool results and ``alive()`` are such signs, and put it off. ``shared``: several people write here.
+    ``cancelled``: set once the answer is no longer wanted.
 
     Attributes may be read on any thread; so may the methods be called.
     """
@@ -78,6 +79,10 @@ class Turn:
             raise InvalidInputError("delta", f"text is needed, not {type(delta).__name__}")
         if delta:
             self._outlet.say(TurnDelta(self.number, self._job.generation, mend_text(delta)[0]))
+
+    def alive(self) -> None:
+        """Say that the work goes on, where it shows neither text nor steps for long. One message to the lane each."""
+        self._outlet.say(TurnDelta(self.number, self._job.generation, ""))
 
     def step(self, message: str = "", *, serial: bool = False) -> Step:
         """Begin a step: one message of the model and the tool calls that it asks for.

@@ -25,6 +25,7 @@ from seriatim.actors.loading import LaneReader
 from seriatim.actors.persistence import CommitPort, PersistenceActor
 from seriatim.actors.receipts import Receipt, Receipts
 from seriatim.actors.refs import Crash, DeadLetter, Ref
+from seriatim.actors.running import RunningTurns
 from seriatim.actors.session import FOR_SUCCESSOR, Flush, LanePorts, Switches
 from seriatim.actors.showing import Drafts
 from seriatim.actors.slots import TurnSlots
@@ -68,6 +69,7 @@ class Settings:
     age_ms_max: int
     dm_without_ids: bool
     growth: Growth = Factory(Growth)
+    silence_ms: int = 0
 
 
 @frozen
@@ -111,6 +113,7 @@ class Runtime:
         self.deliveries = Deliveries()
         self.directory = Directory()
         self.slots = TurnSlots(settings.slots_max)
+        self.running = RunningTurns(clock, settings.silence_ms, self.directory.post)
         self.switches = Switches()
         self.warm = WarmLanes(settings.warm_max, self._on_crowded)
         self.system = ActorSystem(clock=clock, on_crash=self._on_crash, on_dead_letter=self._on_dead_letter)
@@ -310,6 +313,7 @@ class Runtime:
         """Stop all actors, the writer last; a future that is set when they are gone."""
         self.switches.stopped = True
         self.receipts.close()
+        self.running.close()
         self.asks.close()
         return self.system.stop_all()
 
@@ -344,6 +348,7 @@ class Runtime:
             supervisor=supervisor,
             post=self.directory.post,
             channel=self.deliveries.channel,
+            running=self.running,
             reader=self._reader,
             compact=self._upkeep.signal,
             growth=self.settings.growth,
@@ -423,6 +428,4 @@ def unique_key(event: MessageEvent) -> str:
         said = "deleted" if event.deleted else sha256(event.text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
         at = event.message_id if event.message_id not in (None, event.edit_of) else str(event.received_at or "")
         return "edit:" + ":".join(map(escape_part, (*parts, event.edit_of, at or "", said)))
-    assert event.message_id is not None
-    parts = (*parts, event.message_id)
-    return "inbound:" + ":".join(map(escape_part, parts))
+    return "inbound:" + ":".join(map(escape_part, (*parts, event.message_id or "")))

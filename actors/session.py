@@ -21,6 +21,7 @@ from seriatim.actors.persistence import CommitPort
 from seriatim.actors.pooled import PooledActor
 from seriatim.actors.receipts import Receipts
 from seriatim.actors.refs import Ref
+from seriatim.actors.running import RunningTurns
 from seriatim.actors.showing import Delta, Idle, Working
 from seriatim.actors.slots import TurnSlots
 from seriatim.actors.transcript import Transcript
@@ -147,6 +148,7 @@ class LanePorts:
     on_error: Callable[[str, BaseException], None]
     channel: Callable[[Target], Channel]
     """The way to a target as of now; one function for all lanes."""
+    running: RunningTurns
     touched: Callable[[str, int], None]
     """Called when a turn starts, with the lane's key and its warm bytes: feeds the cache's order."""
     expects: Callable[[str, str], bool]
@@ -179,7 +181,7 @@ class SessionActor(PooledActor):
         """The turn that waits for its history."""
         self._shown: tuple[Target, int] | None = None
         """To whom it is shown what the turn of that generation does."""
-        self._now = Now(0, ports.fresh_id, ports.session_id, self._take_slot, ports.channel)
+        self._now = Now(0, ports.fresh_id, ports.session_id, self._take_slot, ports.channel, streamed=self._streamed)
         self._now.started = ports.clock.now_ms()
         self._now.expects = self._expects_album
 
@@ -208,6 +210,7 @@ class SessionActor(PooledActor):
             self._timer = None
             self._act(self._gate.tick(now))
         elif kind is TurnDelta:
+            self._ports.running.says(self.key, message.generation, message.text)
             self._show_delta(message)
         elif kind is TranscriptRead:
             self._history_read(message)
@@ -220,9 +223,19 @@ class SessionActor(PooledActor):
         elif kind is Inbound and message.wave < self._ports.switches.wave:
             self._ports.receipts.refuse(message.id, "storage_unavailable")
         else:
-            if kind is SlotGranted:
-                self._granted += 1
+            heed = _HEED.get(kind)
+            if heed is not None:
+                heed(self, message)
             self._act(self._gate.offer(message, now))
+
+    def _slot_came(self, message: SlotGranted) -> None:
+        self._granted += 1
+
+    def _step_came(self, message: StepOffered) -> None:
+        self._ports.running.tells(self.key, message.generation, text=bool(message.text))
+
+    def _result_came(self, message: ToolFinished) -> None:
+        self._ports.running.tells(self.key, message.generation)
 
     def _act(self, out: Out) -> None:
         for permit, effect in out.effects:
@@ -300,6 +313,7 @@ class SessionActor(PooledActor):
         self._ports.slots.want(self.key, self.own_ref)
 
     def _return_slot(self, permit: Permit | None, effect: ReturnSlot) -> None:
+        self._ports.running.over(self.key)
         self._ports.slots.give_back(self.key)
         if self._shown is not None:
             self._show_idle()
@@ -387,6 +401,7 @@ class SessionActor(PooledActor):
             self._act(self._gate.offer(TurnBroken(effect.number, effect.generation, "no history"), self._now))
 
     def _start_turn(self, effect: RunTurn) -> None:
+        running = self._ports.running
         timed = effect.claims if len(effect.claims) < 2 else grouped(effect.claims)
         claims = tuple([self._claim(data, time) for data, time in timed])
         job = TurnJob(
@@ -402,11 +417,16 @@ class SessionActor(PooledActor):
             effect.resumed_from,
             claims[0].id,
             self._shared,
+            self._now.time + running.silence_ms if running.silence_ms else None,
         )
+        running.begin(self.key, effect.number, effect.generation)
         self._ports.touched(self.key, self._transcript.bytes)
         if self._ports.deliveries.shows:
             self._show_working(effect.generation)
         self._ports.runner.start(job, partial(self._ports.post, self.key))
+
+    def _streamed(self, generation: int) -> str:
+        return self._ports.running.shown(self.key, generation)
 
     def _claim(self, data: Data, time: int) -> Claim:
         told = data["source"]
@@ -432,9 +452,11 @@ class SessionActor(PooledActor):
 
     def _release_calls(self, permit: Permit | None, effect: ReleaseCalls) -> None:
         assert permit is not None
+        self._ports.running.goes_on(self.key, effect.generation)
         self._ports.runner.release(self.key, effect.generation, effect.calls)
 
     def _proceed(self, permit: Permit | None, effect: Proceed) -> None:
+        self._ports.running.goes_on(self.key, effect.generation)
         self._ports.runner.proceed(self.key, effect.generation, (effect.call_id,))
 
     def _deliver(self, permit: Permit | None, effect: Deliver) -> None:
@@ -471,10 +493,18 @@ _LEAVE: Final[dict[type[Any], Callable[[SessionActor, Permit | None, Any], None]
     ReturnSlot: SessionActor._return_slot,
     ReadShown: SessionActor._read_shown,
 }
+_HEED: Final[dict[type[Any], Callable[[SessionActor, Any], None]]] = {
+    SlotGranted: SessionActor._slot_came,
+    StepOffered: SessionActor._step_came,
+    ToolFinished: SessionActor._result_came,
+}
+"""What the shell itself takes from mail before the rules decide it."""
+
 # What an ending incarnation still finds in its mailbox and its successor must hear.
 FOR_SUCCESSOR = (
-    Inbound, Ask, StepOffered, ToolFinished, TurnEnded, AttemptWanted, PartSettled, PartFailed, PartAbandoned,
-)  # fmt: skip
+    *(Inbound, Ask, StepOffered, ToolFinished, TurnEnded, TurnBroken),
+    *(AttemptWanted, PartSettled, PartFailed, PartAbandoned),
+)
 
 __all__ = [
     "FOR_SUCCESSOR",

@@ -39,9 +39,14 @@ class Rules:
     attempts_ambiguous_max: int = 3
     refuse_behind: bool = False
     bot_exchanges_max: int = 8
+    partial: Literal["withhold", "send"] = "withhold"
     album_window_ms: int = 800
     edit_running: Literal["ignore", "note", "turn"] = "turn"
     edit_after: Literal["ignore", "note", "turn"] = "note"
+
+
+def _nothing_streamed(generation: int) -> str:
+    return ""
 
 
 def _nothing(album: str) -> bool:
@@ -53,8 +58,9 @@ class Now:
     """What the world brings to a decision; a shell reuses one and sets its time.
 
     ``time``: epoch ms. ``fresh_id`` and ``session_id`` make new ids. ``take_slot`` tries to take a turn
-    slot without waiting. ``channel`` tells about the way to a target. ``draining``: start no turn. ``started``: when
-    the incarnation began (epoch ms). ``expects``: whether an item of this album is on its way in.
+    slot without waiting. ``channel`` tells about the way to a target. ``draining``: start no turn. ``streamed`` tells
+    what the turn of a generation has shown of its answer so far. ``started``: when the incarnation began (epoch ms).
+    ``expects``: whether an item of this album is on its way in.
     """
 
     time: int
@@ -63,6 +69,7 @@ class Now:
     take_slot: Callable[[], bool]
     channel: Callable[[Target], Channel]
     draining: bool = False
+    streamed: Callable[[int], str] = _nothing_streamed
     started: int = 0
     expects: Callable[[str], bool] = _nothing
 

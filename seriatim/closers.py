@@ -42,8 +42,11 @@ class Closer(NamedTuple):
     sources: tuple[int, ...] | None = None
 
 
-def closing(turn: OpenTurn, kind: str, detail: str | None = None) -> list[Closer]:
-    """The end of ``turn`` for the reason ``kind``; "interrupted" is recovery's alone."""
+def closing(turn: OpenTurn, kind: str, detail: str | None = None, shown: str = "") -> list[Closer]:
+    """The end of ``turn`` for the reason ``kind``; "interrupted" is recovery's alone.
+
+    ``shown``: what people may have seen of an answer that broke off; it stands behind the results, as a model reads it.
+    """
     number, step = turn.number, turn.step
     made: list[Closer] = []
     for call, recorded in turn.calls.items():
@@ -51,6 +54,8 @@ def closing(turn: OpenTurn, kind: str, detail: str | None = None) -> list[Closer
         data: Data = {"turn": number, "step": step, "id": call, "outcome": outcome, "content": text}
         data.update(error=True, synthetic=True)
         made.append(Closer("tool/result", data, None if recorded is None else (recorded,)))
+    if step and shown:
+        made.append(Closer("assistant/message", {"turn": number, "step": step, "text": shown, "partial": kind}))
     if step:
         made.append(Closer("step/end", {"turn": number, "step": step}))
     reason = {"kind": kind} if detail is None else {"kind": kind, "detail": detail}

@@ -10,12 +10,11 @@ from typing import Final
 
 from seriatim.answering import accept_command, answer_command, drop, say
 from seriatim.batch import Batch
+from seriatim.breaking import end_running
 from seriatim.catalog import help_text, unknown_text
-from seriatim.effects import CancelTurn
-from seriatim.inbox import abandon, end_claims
+from seriatim.inbox import abandon
 from seriatim.mail import Inbound
 from seriatim.queue_commands import queue_command
-from seriatim.recovery import close_turn
 from seriatim.titles import entitle, title_command, title_of
 from seriatim.wakes import leave_session, promote_wake
 
@@ -43,7 +42,7 @@ def parse_command(text: str, prefix: str) -> tuple[str, str] | None:
 
 def _new(batch: Batch, m: Inbound) -> None:
     accept_command(batch, m)
-    _end_running(batch, "new")
+    end_running(batch, "new")
     _drop_where(batch, lambda kind: kind != "wake", "reset")
     leave_session(batch)
     batch.bind_new(m.command, "fresh")
@@ -58,7 +57,7 @@ def _stop(batch: Batch, m: Inbound) -> None:
     waited = bool(state.queue) and state.queue[0].kind == "human"
     if not ran:
         _abandon_unsent(batch)
-    _end_running(batch, "user")
+    end_running(batch, "user")
     for held in state.interrupted:
         drop(batch, held.ids, "stop")
     if state.resume_reason is not None:
@@ -95,17 +94,6 @@ def _help(batch: Batch, m: Inbound) -> None:
 def unknown_command(batch: Batch, m: Inbound) -> None:
     """Answer a command that nobody knows, helpfully; it never becomes a prompt."""
     say(batch, m, unknown_text(m.prefix, m.command))
-
-
-def _end_running(batch: Batch, why: str) -> None:
-    running = batch.state.running
-    if running is None:
-        return
-    close_turn(batch, "aborted", why)
-    end_claims(batch, "aborted", None)
-    batch.lane("delivery/none", {"turn": running.turn, "reason": f"aborted: {why}"})
-    batch.after.append(CancelTurn(running.generation, why))
-    batch.return_slot()
 
 
 def _drop_where(batch: Batch, chosen: Callable[[str], bool], reason: str) -> None:

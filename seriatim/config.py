@@ -6,7 +6,7 @@ part: ``SERIATIM_HOME``). Inside the file's texts ``${NAME}`` stands for an envi
 understood is refused with its dotted key; nothing is accepted and then ignored.
 
 Keys keep the names that gateways of this kind already use. They come with the work that obeys them, so these are
-unknown keys until then: ``agent.gateway_timeout``, ``agent.agent_cache.idle_ttl_secs`` and ``.memory_high_mb``
+unknown keys until then: ``agent.agent_cache.idle_ttl_secs`` and ``.memory_high_mb``
 (eviction by age and by memory pressure), ``queue.busy`` other than "queue",
 ``privacy.*``, and the timer settings of old configurations, which will be taken as inert and named in one warning.
 """
@@ -83,6 +83,11 @@ class AgentConfig:
     timeout_s: float = setting(
         120.0, number(above=0), doc="Longest silence of the model's server, seconds, before the call counts as failed."
     )
+    gateway_timeout: int = setting(
+        1800,
+        whole(0),
+        doc="Seconds without a sign of life from its agent (text, step, result) after which a turn ends; 0: never.",
+    )
     gateway_auto_continue_freshness: int = setting(
         3600, whole(0), doc="A turn interrupted longer ago than this, seconds, isn't continued by itself."
     )
@@ -157,6 +162,11 @@ class DeliveryConfig:
         whole(1, 100),
         doc="Sends per part that may or may not have arrived, before it is abandoned; a reply whose first send was "
         "recorded together with its turn is bounded by max_age_s alone.",
+    )
+    partial: Literal["withhold", "send"] = setting(
+        "withhold",
+        choice("withhold", "send"),
+        doc="What a stopped or broken turn had streamed is kept in the conversation, and may be sent as well.",
     )
 
 

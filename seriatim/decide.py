@@ -60,7 +60,7 @@ from seriatim.mail import (
 from seriatim.media import blobs_of
 from seriatim.queue_commands import queued_text
 from seriatim.queueing import Place, authority, entry_of, fits, place, size_of, turns_before
-from seriatim.recovery import close_turn, recover, take_up_all
+from seriatim.recovery import close_turn, recover, take_up_all, with_shown
 from seriatim.revisions import revise, revision_of
 from seriatim.silence import MARKER_REASON, SILENCE_NOTICE, judged
 from seriatim.turn import StepOffered, ToolCall, ToolFinished, TurnEnded
@@ -315,14 +315,15 @@ def _turn_ended(batch: Batch, m: TurnEnded) -> None:
         # The conversation keeps what the model wrote; people get what it meant.
         text = judged(text, internal=running.kind == "wake")
         detail = MARKER_REASON if text is None or text is SILENCE_NOTICE else detail
-    close_turn(batch, m.reason, detail)
+    shown = close_turn(batch, m.reason, detail)
     draft = draft_of(state, running) if state.drafts else ""
     end_claims(batch, m.reason, text)
     if state.unreached:
         tell_unreached(batch, running, to)
     if m.reason in ("failed", "timeout"):
         how = "took too long" if m.reason == "timeout" else "failed"
-        batch.owe(FAILED_TEXT.format(how=how), to, running.turn, claim=running.ids[0], draft=draft)
+        failure = with_shown(batch, shown, FAILED_TEXT.format(how=how))
+        batch.owe(failure, to, running.turn, claim=running.ids[0], draft=draft)
     else:
         batch.owe(text or "", to, running.turn, detail or "empty", claim=running.ids[0], draft=draft)
     batch.return_slot()
@@ -333,7 +334,7 @@ def _turn_broken(batch: Batch, m: TurnBroken) -> None:
     running = batch.state.running
     if running is not None and running.generation == m.generation:
         batch.after.append(CancelTurn(m.generation, m.detail))
-        _turn_ended(batch, TurnEnded(m.turn, m.generation, "failed", None, detail=m.detail))
+        _turn_ended(batch, TurnEnded(m.turn, m.generation, m.reason, None, detail=m.detail))
 
 
 def _final_message(batch: Batch, m: TurnEnded, text: str, mended: bool) -> None:

@@ -46,6 +46,9 @@ STEP_CALLS_MAX: Final = 64
 DETAIL_CHARS_MAX: Final = 2000
 """What is kept of an error's text, or of a reply that broke off, in a turn's end."""
 
+PARTIAL_CHARS_MAX: Final = 256 * 1024
+"""What is kept of the text that a running turn has shown, should it break off; the rest was seen and is gone."""
+
 SPEAKER_CHARS_MAX: Final = 64
 """A sender's name in a prefix; longer names are cut with an ellipsis."""
 

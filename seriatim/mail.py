@@ -7,7 +7,7 @@ The runner's StepOffered, ToolFinished and TurnEnded (seriatim.turn) are kept me
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import attrs
 from attrs import frozen
@@ -75,11 +75,15 @@ class HoldOver:
 
 @frozen
 class TurnBroken:
-    """From the gate: what the running turn said can't be made durable; it ends as failed."""
+    """The running turn can't go on: what it said can't be made durable (from the gate), or it is silent for too long.
+
+    ``reason``: how it ends; its agent is told to stop, and whatever that gives is late.
+    """
 
     turn: int
     generation: int
     detail: str
+    reason: Literal["failed", "timeout"] = "failed"
 
 
 @frozen

@@ -351,11 +351,13 @@ def settings_of(config: GatewayConfig) -> Settings:
             attempts_ambiguous_max=config.delivery.attempts_ambiguous_max,
             bot_exchanges_max=config.admission.bot_exchanges_max,
             refuse_behind=config.storage.on_unavailable == "spool",
+            partial=config.delivery.partial,
         ),
         slots_max=config.turns.concurrency_max,
         warm_max=config.agent.agent_cache.max_size,
         age_ms_max=config.delivery.max_age_s * 1000,
         dm_without_ids=config.admission.dm_without_ids == "shared",
+        silence_ms=config.agent.gateway_timeout * 1000,
     )
 
 

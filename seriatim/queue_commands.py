@@ -21,7 +21,7 @@ from seriatim.turn import inert_label
 
 EMPTY_TEXT: Final = "Nothing waits. {0}queue TEXT gives TEXT a turn of its own after the others."
 NO_SUCH_TEXT: Final = "There is no number {1} in what waits; {0}queue shows it."
-NOT_YOURS_TEXT: Final = "Number {1} holds nothing of yours, so it stays as it is."
+NOT_YOURS_TEXT: Final = "Number {0} holds nothing of yours, so it stays as it is."
 SHOWN_CHARS: Final = 60
 
 _STEERING: Final = re.compile(
@@ -58,7 +58,7 @@ def _done(batch: Batch, m: Inbound) -> str:
     entry = batch.state.queue[number - 1]
     own = [inbox_id for inbox_id in entry.ids if _is_own(batch, inbox_id, m)]
     if not own or (asked["move"] and len(own) < len(entry.ids)):
-        return NOT_YOURS_TEXT.format(m.prefix, number)
+        return NOT_YOURS_TEXT.format(number)
     if asked["one"]:
         told = _shown(batch, entry)
         drop(batch, own, "cancelled")

@@ -54,10 +54,22 @@ def take_up(owed: Owed) -> Deliver:
     return Deliver(owed.id, owed.texts, owed.target, due, False, owed.since, owed.until, owed.draft)
 
 
-def close_turn(batch: Batch, kind: str, detail: str | None = None) -> None:
-    """Draft the end of the session's open turn: a result for each open call, step end, turn end."""
-    part = batch.state.session
+def close_turn(batch: Batch, kind: str, detail: str | None = None) -> str:
+    """Draft the end of the session's open turn: a result for each open call, what it has shown, step end, turn end.
+
+    Gives back what it had shown of an answer that won't come; "" for a completed turn, or one that runs again.
+    """
+    part, running = batch.state.session, batch.state.running
     if part is None or part.open is None:
-        return
-    for closer in closing(part.open, kind, detail):
+        return ""
+    shown = ""
+    if kind not in ("completed", "interrupted") and running is not None:
+        shown = batch.now.streamed(running.generation)
+    for closer in closing(part.open, kind, detail, shown):
         batch.session(*closer)
+    return shown
+
+
+def with_shown(batch: Batch, shown: str, text: str) -> str:
+    """What a person is told of a turn that broke off: where the rules say so, with what it had shown before."""
+    return f"{shown}\n\n{text}" if shown.strip() and batch.rules.partial == "send" else text

@@ -71,7 +71,7 @@ class TurnJob:
     run of these claims, more after interruptions; ``resumed_from``: number of the turn that was interrupted.
     ``idempotency_key``: the same for every attempt at these claims. ``history``: messages before this turn.
     ``shared``: several people write here, so texts carry sender prefixes. ``deadline``: epoch ms at which
-    a silent turn is cancelled; None, as ever so far, for none.
+    a turn that is silent from its start is ended; every sign of life puts it off. None for none.
     """
 
     lane: str

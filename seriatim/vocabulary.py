@@ -100,6 +100,7 @@ _SESSION: Final = (
             "usage?": "token counts: input, output, cacheRead, cacheWrite, total, lastPromptTokens",
             "finish?": "why the model stopped, in its own word",
             "mended?": "true: the text held what JSON can't carry, now U+FFFD",
+            "partial?": "how the turn ended that showed so much of an answer: failed, aborted or timeout",
             "summary?": "true: it replaces the messages that it cites",
         },
         surface=True,

@@ -23,7 +23,7 @@ class Plan:
     after one of them they may wait until all is at rest (``lulls``). ``steps``: of chaos, at most. ``writer`` and
     ``reader``: how fast, against 6 for the lanes. ``timers``: how likely one fires first. ``refused``, ``unknown``,
     ``outage``, ``torn`` (the process dies around it): per commit. ``unreadable``: per log. ``lane_crash``,
-    ``other_crash``: per envelope. ``bad_send``, ``instant``: per send.
+    ``other_crash``: per envelope. ``bad_send``, ``instant``: per send. ``silence_ms``: how long a turn may be silent.
     """
 
     lanes: int = 2
@@ -57,6 +57,7 @@ class Plan:
     instant: float = 0.3
     down: float = 0.0
     jumps: float = 0.0
+    silence_ms: int = 0
 
 
 class Dice:
@@ -127,4 +128,5 @@ def plan_of(seed: int) -> Plan:
         instant=one(0.0, 0.3, 1.0),
         down=one(0.0, 0.0, 0.01),
         jumps=one(0.0, 0.0, 0.005),
+        silence_ms=one(0, 0, 30_000),
     )

@@ -92,7 +92,7 @@ def by_first_word(job: TurnJob) -> Script:
         case "silent":
             return Script(Silence("nothing to say"))
         case "never":
-            return Script(NEVER)
+            return Script(NEVER, deltas=("re",))
         case "late":
             return Script(reply, on_cancel="answer", steps=(ScriptStep("let me", (ScriptCall("save", 1),)),))
         case "stuck":

@@ -134,6 +134,7 @@ class Simulator:
             age_ms_max=plan.age_ms,
             dm_without_ids=False,
             growth=plan.growth,
+            silence_ms=plan.silence_ms,
         )
         self.names = {
             canonical_key(source, self._settings.keys, "" if source.platform.name == "host" else "fake"): source.chat_id

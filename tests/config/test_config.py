@@ -26,6 +26,7 @@ model = "small"
 api_key = "${KEY}"
 system_prompt = "Be brief."
 timeout_s = 5
+gateway_timeout = 60
 gateway_auto_continue_freshness = 60
 [agent.agent_cache]
 max_size = 2
@@ -41,6 +42,7 @@ busy = "queue"
 separate_attempt = true
 max_age_s = 60
 attempts_ambiguous_max = 1
+partial = "send"
 
 [admission]
 dm_without_ids = "shared"

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from attrs import frozen
 
-from seriatim import batch, closers, commands, decide, gate, lane, queueing, recovery, snapshots
+from seriatim import batch, breaking, closers, commands, decide, gate, lane, queueing, recovery, snapshots
 from seriatim.actors import delivery, loading, runtime, steps, supervisor, upkeep
 from seriatim.storage import sqlite, sqlite_growth
 from tests.crash.enumeration import FULL, Tally, enumerate_scenario
@@ -161,9 +161,7 @@ MUTANTS: Final = (
         (("[*self._leftover(lane), *struck, *crash.signals, *crash.mail]", "[]"),),
         ("two merged",),
     ),
-    Mutant(
-        "a stopped turn keeps its slot", commands._end_running, (("batch.return_slot()", "pass"),), ("stop a turn",)
-    ),
+    Mutant("a stopped turn keeps its slot", breaking.end_running, (("batch.return_slot()", "pass"),), ("stop a turn",)),
     Mutant(
         "the end of a stopped turn ends the next one",
         decide._turn_ended,
