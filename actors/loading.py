@@ -152,6 +152,14 @@ def read_lane(reader: StoreReader, message: ReadLane) -> LaneRead:
     return LaneRead(message.key, message.incarnation, state, transcript, bookmarks, ends.told(reader))
 
 
+def read_state(reader: StoreReader, key: str) -> LaneState:
+    """A lane's state, its session part included, as the logs tell it now. Raises what the reader raises."""
+    state, bookmarks = _read_lane(reader, key, _Ends(frozenset()))
+    if state.bound is not None:
+        _read_session(reader, state, bookmarks, Transcript())
+    return state
+
+
 def _read_lane(reader: StoreReader, key: str, ends: _Ends) -> tuple[LaneState, Bookmarks]:
     """The lane part, from its newest checkpoint, else from its archive, else from its first event."""
     log = lane_log(key)

@@ -46,6 +46,7 @@ from seriatim.effects import (
     ReadShown,
     ReleaseCalls,
     ReturnSlot,
+    Routed,
     RunTurn,
     SendPart,
     WantSlot,
@@ -157,6 +158,8 @@ class LanePorts:
     """Called when an operator's command to start the gateway anew is durable."""
     sources: dict[str, tuple[Data, SessionSource]] = Factory(dict)
     """Where each lane's people spoke last, as logged and as checked; bounded, so that idle lanes keep none."""
+    routed: Callable[[str], object] = lambda key: None
+    """Called with the key of a lane that has been bound to another session, or to none."""
 
 
 class SessionActor(PooledActor):
@@ -350,6 +353,9 @@ class SessionActor(PooledActor):
     def _read_shown(self, permit: Permit | None, effect: ReadShown) -> None:
         self._ports.reader.tell(ReadSession(effect.session, effect.whole, self.own_ref))
 
+    def _routed(self, permit: Permit | None, effect: Routed) -> None:
+        self._ports.routed(self.key)
+
     # --- what leaves -----------------------------------------------------------------------------------
 
     def _ack(self, permit: Permit | None, effect: Ack) -> None:
@@ -492,6 +498,7 @@ _LEAVE: Final[dict[type[Any], Callable[[SessionActor, Permit | None, Any], None]
     WantSlot: SessionActor._want_slot,
     ReturnSlot: SessionActor._return_slot,
     ReadShown: SessionActor._read_shown,
+    Routed: SessionActor._routed,
 }
 _HEED: Final[dict[type[Any], Callable[[SessionActor, Any], None]]] = {
     SlotGranted: SessionActor._slot_came,

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from attrs import Factory, define, frozen
 
 from seriatim.commits import Binding, Commit, Part
-from seriatim.effects import Deliver, Effect, ReturnSlot, WantSlot
+from seriatim.effects import ROUTED, Deliver, Effect, ReturnSlot, WantSlot
 from seriatim.errors import HeadMismatchError
 from seriatim.events import FORMAT_VERSION, Data, Event, LogId, lane_log, session_log, weight
 from seriatim.lane import LaneState, SessionPart, apply_lane, apply_session, hot
@@ -171,10 +171,13 @@ class Batch:
             draft = self.sessions[part.id] = _Draft(part.head, None)
         self._part, self._session_events = part, draft.events
 
-    def bind_new(self, reason: str, boundary: str = "none") -> SessionPart:
-        """Draft a new session for the lane; the one before keeps its log."""
+    def bind_new(
+        self, reason: str, boundary: str = "none", session_id: str | None = None, facts: Data | None = None
+    ) -> SessionPart:
+        """Draft a new session for the lane; the one before keeps its log. ``facts``: further data of the event."""
         previous = self.state.session
-        session_id = self.now.session_id()
+        if session_id is None:
+            session_id = self.now.session_id()
         data: Data = {"session": session_id, "reason": reason}
         header: dict[str, Any] = {"version": FORMAT_VERSION, "id": session_id, "createdAt": self.now.time}
         if previous is not None:
@@ -183,13 +186,16 @@ class Batch:
                 data["hadActivity"] = True
         if boundary != "none":
             data["boundary"] = boundary
+        if facts is not None:
+            data.update(facts)
         self.sessions[session_id] = _Draft(0, header)
         self.lane("route/bound", data)
+        self.internal.append(ROUTED)
         bound = self.state.session
         assert bound is not None
         return bound
 
-    def bind_known(self, shown: Shown, reason: str, **facts: Any) -> SessionPart:
+    def bind_known(self, shown: Shown, reason: str, facts: Data | None = None) -> SessionPart:
         """Draft that the lane goes on with a session that exists; the one before keeps its log.
 
         It must be this lane's, or no lane's. ``facts``: further data of the event.
@@ -198,8 +204,10 @@ class Batch:
         data["createdAt"] = shown.created_at
         if self.state.bound is not None:
             data["previous"] = self.state.bound
-        data.update(facts)
+        if facts is not None:
+            data.update(facts)
         self.lane("route/bound", data)
+        self.internal.append(ROUTED)
         self.state.session = shown.part
         if shown.lane is None:
             lane = lane_log(self.state.key)

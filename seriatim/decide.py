@@ -352,8 +352,11 @@ def _final_message(batch: Batch, m: TurnEnded, text: str, mended: bool) -> None:
 
 
 def _usage(usage: Any) -> Data:
-    names = ("input", "output", "cache_read", "cache_write", "total", "last_prompt_tokens")
-    return {_camel(name): count for name in names if (count := getattr(usage, name))}
+    names = ("input", "output", "cache_read", "cache_write", "total", "last_prompt_tokens", "estimated_cost_usd")
+    told: Data = {_camel(name): count for name in names if (count := getattr(usage, name))}
+    if usage.cost_status != "unknown":
+        told["costStatus"] = usage.cost_status
+    return told
 
 
 def _camel(name: str) -> str:

@@ -5,7 +5,7 @@ The gate hands out each of the first group together with the permit of its commi
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import attrs
 
@@ -187,6 +187,13 @@ class ReadShown:
     whole: bool
 
 
+@value
+class Routed:
+    """The lane is bound to another session than before, or to none. Internal: mirrors and indexes hear of it."""
+
+
+ROUTED: Final = Routed()
+
 Effect = (
     Ack
     | Nack
@@ -204,4 +211,5 @@ Effect = (
     | WantSlot
     | ReturnSlot
     | ReadShown
+    | Routed
 )

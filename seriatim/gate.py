@@ -239,8 +239,12 @@ class Gate:
             undecided = (*self._mail, *undecided)
             in_flight = []
         else:
-            in_flight = [m for m in self._mail if type(m) in _REPEATABLE]
+            in_flight = [m for m in self._mail if type(m) in _REPEATABLE and not _is_once(m)]
         return [*in_flight, *(m for m in undecided if type(m) in _REPEATABLE or type(m) in _ONCE)]
+
+    def unsure(self) -> list[str]:
+        """Tokens of questions that a dying incarnation has in flight and that must not be decided twice."""
+        return [] if self._absent else [m.token for m in self._mail if type(m) is Ask and _is_once(m)]
 
     # --- batches ---------------------------------------------------------------------------------------
 
@@ -464,6 +468,10 @@ class Gate:
         if self._lazy_at is None:
             return self._retry_at
         return self._lazy_at if self._retry_at is None else min(self._lazy_at, self._retry_at)
+
+
+def _is_once(message: Mail) -> bool:
+    return type(message) is Ask and getattr(message.question, "once", False)
 
 
 def _size(message: Mail) -> int:

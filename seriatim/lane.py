@@ -17,6 +17,7 @@ from seriatim.closers import OpenTurn
 from seriatim.commits import Hot
 from seriatim.errors import FormatUnsupportedError
 from seriatim.events import Data, Event, LogId, lane_log, session_log
+from seriatim.facts import NOTHING, UNUSED, Facts, Used, bound_facts
 from seriatim.limits import BOTS_REST_MS, TITLES_MAX, UNREACHED_MAX
 from seriatim.model import Target
 from seriatim.queue_folds import edited, join_album, moved, noted
@@ -131,19 +132,20 @@ class Unreached:
 
 @attrs.define
 class SessionPart:
-    """What the rules need of a session log: its head, last turn's number, and the open turn."""
+    """What the rules need of a session log: its head, last turn's number, the open turn; and what its turns used."""
 
     id: str
     head: int = 0
     turns: int = 0
     open: OpenTurn | None = None
     ended: int = 0
+    used: Used = UNUSED
 
     def fork(self) -> SessionPart:
         """A private copy."""
         turn = self.open
         copied = OpenTurn(turn.number, turn.step, dict(turn.calls)) if turn is not None else None
-        return SessionPart(self.id, self.head, self.turns, copied, self.ended)
+        return SessionPart(self.id, self.head, self.turns, copied, self.ended, self.used)
 
 
 @attrs.define
@@ -159,6 +161,8 @@ class LaneState:
     and the platform's id of the message that shows its reply so far. ``bots``: messages of bots in a row, the last at
     ``bots_at`` (epoch ms). ``titles``: session and title, the newest last.
     ``notes``: what the next turn is told of edits, with its time.
+    ``active_at``: epoch ms of what a person, or the host for one, did last; wakes don't count. ``facts``: what the
+    log tells of the bound session (see ``facts.entry``).
     """
 
     key: str
@@ -188,6 +192,8 @@ class LaneState:
     drafts: tuple[tuple[str, str], ...] = ()
     bots: int = 0
     bots_at: int = 0
+    active_at: int = 0
+    facts: Facts = NOTHING
     titles: tuple[tuple[str, str], ...] = ()
     notes: tuple[tuple[Data, int], ...] = ()
 
@@ -224,6 +230,8 @@ class LaneState:
         )
         if self.session is not None:
             twin.session = self.session.fork()
+        twin.active_at = self.active_at
+        twin.facts = self.facts
         if self.titles:
             twin.titles = self.titles
         if self.notes:
@@ -313,6 +321,10 @@ def _accepted(state: LaneState, data: Data, event: Event) -> None:
     state.waiting[data["id"]] = Waiting(data, event.seq, event.time)
     if state.bots or "is_bot" in data["source"]:
         _count_bots(state, data, event)
+    if data["kind"] != "wake":
+        state.active_at = event.time
+    if state.facts.origin is None:
+        state.facts = attrs.evolve(state.facts, origin=data["source"])
     place = data["place"]
     if place == "none":
         return
@@ -497,6 +509,8 @@ def _bound(state: LaneState, data: Data, event: Event) -> None:
     state.suspended_at = None
     state.resume_reason = None
     state.notes = ()
+    state.active_at = data.get("activeAt", event.time)
+    state.facts = bound_facts(state.facts, data, event.time)
 
 
 def _titled(state: LaneState, data: Data, event: Event) -> None:
@@ -508,6 +522,13 @@ def _released(state: LaneState, data: Data, event: Event) -> None:
     """The next message starts a fresh session."""
     state.bound = state.session = state.suspended_at = state.resume_reason = None
     state.boundary, state.had_activity = "none", False
+    state.facts = NOTHING
+
+
+def _touched(state: LaneState, data: Data, event: Event) -> None:
+    state.active_at = event.time
+    if "lastPromptTokens" in data:
+        state.facts = attrs.evolve(state.facts, prompt=data["lastPromptTokens"], prompt_turn=data["turn"])
 
 
 def _merged_lanes(state: LaneState, data: Data, event: Event) -> None:
@@ -518,6 +539,7 @@ def _merged_lanes(state: LaneState, data: Data, event: Event) -> None:
         absorb(state, event, waiting, map(Running.of, data["interrupted"]), map(Owed.of, data["owed"]))
         if "session" in data:
             state.session = SessionPart(data["session"])
+            state.facts = Facts(origin=state.facts.origin)
 
 
 def _suspended(state: LaneState, data: Data, event: Event) -> None:
@@ -530,7 +552,7 @@ def _suspended(state: LaneState, data: Data, event: Event) -> None:
 
 def _marked(state: LaneState, data: Data, event: Event) -> None:
     state.resume_reason = data["reason"]
-    state.resume_marked_at = event.time
+    state.resume_marked_at = data.get("at", event.time)
 
 
 def _cleared(state: LaneState, data: Data, event: Event) -> None:
@@ -566,6 +588,7 @@ _LANE_RULES: Final[dict[str, LaneRule]] = {
     "route/suspended": _suspended,
     "route/released": _released,
     "lane/merged": _merged_lanes,
+    "entry/touched": _touched,
     "resume/marked": _marked,
     "resume/cleared": _cleared,
     "turn/late": _nothing,
@@ -592,6 +615,8 @@ def _step_end(part: SessionPart, data: Data) -> None:
 
 
 def _assistant_message(part: SessionPart, data: Data) -> None:
+    if "usage" in data:
+        part.used = part.used.plus(data["usage"], data["turn"])
     if part.open is not None:
         for call in data.get("calls", ()):
             part.open.calls[call["id"]] = None

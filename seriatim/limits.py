@@ -229,6 +229,15 @@ COMPACT_LANES_MAX: Final = 1024
 assert CHECKPOINT_REST_EVENTS < CHECKPOINT_EVENTS < COMPACT_EVENTS
 assert CHECKPOINTS_STEP_MAX <= CHECKPOINTS_WAITING_MAX
 
+MIRROR_BYTES_MAX: Final = 512 * 1024 * 1024
+"""A mirror (sessions.json) as it is read: some 500,000 entries. A larger file is none of ours."""
+
+ENTRIES_CACHED_MAX: Final = 65_536
+"""Entries kept for the next listing, each with the place up to which its lane was folded (about a KiB each)."""
+
+SOLO_GATES_MAX: Final = 4096
+"""Lanes that a store without a gateway keeps folded; others are read again."""
+
 SPOOL_BYTES_MAX: Final = 64 * 1024 * 1024
 """The spool of a gateway whose store is away: some 100,000 messages, whose keys are held in memory meanwhile (about
 200 bytes each). Beyond it messages are refused."""

@@ -40,6 +40,8 @@ _DELIVERY = "id of the owed reply"
 _PART = "which platform message of it, from 0"
 _CALL = "the call's id, unique in its turn"
 
+EXTRA: Final = "further fields of a message that a host appended"
+
 _SESSION: Final = (
     EventType(
         "turn/start",
@@ -84,6 +86,7 @@ _SESSION: Final = (
             "messageId?": "the platform's id of it",
             "note?": "true: word of an edit or a deletion, not a message to answer",
             "items?": "of an album: the ids of its messages, in the platform's order",
+            "extra?": EXTRA,
         },
         surface=True,
     ),
@@ -97,9 +100,13 @@ _SESSION: Final = (
             "step?": _STEP + "; absent on a summary",
             "text": "may be empty",
             "calls?": "tool calls that it asks for, each `{id}`; present (also empty) on all but the answer",
-            "usage?": "token counts: input, output, cacheRead, cacheWrite, total, lastPromptTokens",
+            "usage?": (
+                "token counts: input, output, cacheRead, cacheWrite, total, lastPromptTokens; and estimatedCostUsd, "
+                "costStatus"
+            ),
             "finish?": "why the model stopped, in its own word",
             "mended?": "true: the text held what JSON can't carry, now U+FFFD",
+            "extra?": EXTRA,
             "partial?": "how the turn ended that showed so much of an answer: failed, aborted or timeout",
             "summary?": "true: it replaces the messages that it cites",
         },
@@ -136,6 +143,7 @@ _SESSION: Final = (
             "error?": "true: the tool raised, or there is no result",
             "outcome?": "of a synthetic result: `unknown` (recorded, may have run) or `not started` (only asked for)",
             "synthetic?": "true: no tool gave it; it closes a turn that was cut off",
+            "extra?": EXTRA,
         },
         surface=True,
     ),
@@ -362,6 +370,11 @@ _LANE: Final = (
             "boundary?": "suspended: what the next turn is told",
             "head?": "of a session that was there before: how many events it held",
             "createdAt?": "when that one was made, epoch ms",
+            "source?": "where it came from, when the host made it, as in inbox/accepted",
+            "displayName?": "how the host calls it",
+            "activeAt?": "of an imported record: the last activity, epoch ms",
+            "used?": "of an imported record: what had been counted, as in assistant/message",
+            "finalized?": "true, of an imported record: it is not to be resumed",
         },
     ),
     EventType(
@@ -380,7 +393,16 @@ _LANE: Final = (
         "route/released",
         "lane",
         "The lane has no conversation any more; its next message starts a fresh one.",
-        {"reason": "moved: another lane has the session; …", "session?": "its id"},
+        {"reason": "moved: another lane has the session; pruned", "session?": "its id"},
+    ),
+    EventType(
+        "entry/touched",
+        "lane",
+        "The host was active on the conversation, without a message.",
+        {
+            "lastPromptTokens?": "tokens of the last prompt, by the host's word",
+            "turn?": "with it: number of the session's last turn then",
+        },
     ),
     EventType(
         "lane/merged",
@@ -410,7 +432,7 @@ _LANE: Final = (
         "resume/marked",
         "lane",
         "The lane's work is to be taken up again after the restart.",
-        {"reason": "restart_interrupted, shutdown_timeout, …"},
+        {"reason": "restart_interrupted, shutdown_timeout, …", "at?": "of an imported record: since when, epoch ms"},
     ),
     EventType("resume/cleared", "lane", "Taken up, or given up.", {}),
     EventType(
