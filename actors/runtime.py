@@ -35,6 +35,7 @@ from seriatim.actors.turns import TurnRunner
 from seriatim.actors.upkeep import Growth, UpkeepActor
 from seriatim.actors.warden import CacheWardenActor, Crowded, WarmLanes
 from seriatim.batch import Rules
+from seriatim.budgets import Budgets, Limits, person_of
 from seriatim.clock import Clock
 from seriatim.commands import parse_command
 from seriatim.commits import Hot
@@ -69,6 +70,8 @@ class Settings:
     age_ms_max: int
     dm_without_ids: bool
     growth: Growth = Factory(Growth)
+    per_user_max: int = 0
+    budgets: Limits = Factory(Limits)
     silence_ms: int = 0
 
 
@@ -112,7 +115,8 @@ class Runtime:
         """Items of albums (lane, album) that are on their way in."""
         self.deliveries = Deliveries()
         self.directory = Directory()
-        self.slots = TurnSlots(settings.slots_max)
+        self.slots = TurnSlots(settings.slots_max, settings.per_user_max)
+        self.budgets = Budgets(settings.budgets) if settings.budgets.any else None
         self.running = RunningTurns(clock, settings.silence_ms, self.directory.post)
         self.switches = Switches()
         self.warm = WarmLanes(settings.warm_max, self._on_crowded)
@@ -251,6 +255,11 @@ class Runtime:
             found = parse_command(event.text, prefix)
             if found is not None:
                 command, args = found
+        if self.budgets is not None and not command and not event.internal and event.edit_of is None:
+            person = person_of(event.source.to_dict())
+            if self.budgets.blocks(person, self.clock.now_ms()):
+                self.receipts.refuse(inbox_id, "over_budget")
+                return receipt
         by_receipt = not self.deliveries.serves(event.source.platform.name, event.account)
         key = key or unique_key(event)
         wave = self.switches.wave
@@ -357,6 +366,7 @@ class Runtime:
             on_error=self._on_error,
             routed=lambda key: self.on_routed(key),  # noqa: PLW0108  (as restart, below)
             touched=self.warm.touched,
+            budgets=self.budgets,
             expects=lambda lane, album: self.expected[lane, album] > 0,
             restart=lambda: self.on_restart(),  # noqa: PLW0108  (whoever hears of it is named later)
         )

@@ -29,6 +29,7 @@ from seriatim.actors.turns import TurnRunner
 from seriatim.actors.upkeep import Bookmarks, CompactLane, Growth
 from seriatim.albums import grouped
 from seriatim.batch import Now
+from seriatim.budgets import Budgets, person_of
 from seriatim.clock import Clock, Timer
 from seriatim.commits import Commit, Durable, Refused, Unknown
 from seriatim.effects import (
@@ -152,6 +153,8 @@ class LanePorts:
     running: RunningTurns
     touched: Callable[[str, int], None]
     """Called when a turn starts, with the lane's key and its warm bytes: feeds the cache's order."""
+    budgets: Budgets | None
+    """What people may use; None: as much as they like."""
     expects: Callable[[str, str], bool]
     """Whether an item of a lane's album is on its way in."""
     restart: Callable[[], object]
@@ -187,6 +190,8 @@ class SessionActor(PooledActor):
         self._now = Now(0, ports.fresh_id, ports.session_id, self._take_slot, ports.channel, streamed=self._streamed)
         self._now.started = ports.clock.now_ms()
         self._now.expects = self._expects_album
+        if ports.budgets is not None:
+            self._now.standing = ports.budgets.standing
 
     # --- mail in ---------------------------------------------------------------------------------------
 
@@ -239,6 +244,14 @@ class SessionActor(PooledActor):
 
     def _result_came(self, message: ToolFinished) -> None:
         self._ports.running.tells(self.key, message.generation)
+
+    def _end_came(self, message: TurnEnded) -> None:
+        budgets, usage, running = self._ports.budgets, message.usage, self._gate.durable.running
+        if budgets is None or usage is None or running is None or running.generation != message.generation:
+            return
+        person = person_of(self._gate.durable.waiting[running.ids[0]].data["source"])
+        tokens = usage.total or usage.input + usage.output
+        budgets.spent(person, self._now.time, tokens, usage.estimated_cost_usd)
 
     def _act(self, out: Out) -> None:
         for permit, effect in out.effects:
@@ -307,13 +320,13 @@ class SessionActor(PooledActor):
         if self._granted:
             self._granted -= 1
             return True
-        return self._ports.slots.try_take(self.key)
+        return self._ports.slots.try_take(self.key, self._now.person or self.key)
 
     def _expects_album(self, album: str) -> bool:
         return self._ports.expects(self.key, album)
 
     def _want_slot(self, permit: Permit | None, effect: WantSlot) -> None:
-        self._ports.slots.want(self.key, self.own_ref)
+        self._ports.slots.want(self.key, self.own_ref, effect.person or self.key, resumes=effect.resumes)
 
     def _return_slot(self, permit: Permit | None, effect: ReturnSlot) -> None:
         self._ports.running.over(self.key)
@@ -375,6 +388,11 @@ class SessionActor(PooledActor):
 
     def _run_turn(self, permit: Permit | None, effect: RunTurn) -> None:
         assert permit is not None
+        if (budgets := self._ports.budgets) is not None and effect.attempt == 1:
+            person = person_of(effect.claims[0][0]["source"])
+            if person and effect.claims[0][0]["kind"] != "wake":
+                now_ms = self._now.time
+                budgets.began(person, now_ms, budgets.standing(person, now_ms).tell)
         if self._transcript.missing:
             self._unread = effect
             self._read_history()
@@ -504,6 +522,7 @@ _HEED: Final[dict[type[Any], Callable[[SessionActor, Any], None]]] = {
     SlotGranted: SessionActor._slot_came,
     StepOffered: SessionActor._step_came,
     ToolFinished: SessionActor._result_came,
+    TurnEnded: SessionActor._end_came,
 }
 """What the shell itself takes from mail before the rules decide it."""
 

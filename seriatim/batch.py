@@ -12,11 +12,13 @@ from typing import Any, Literal
 
 from attrs import Factory, define, frozen
 
+from seriatim.budgets import Ask, unlimited
 from seriatim.commits import Binding, Commit, Part
 from seriatim.effects import ROUTED, Deliver, Effect, ReturnSlot, WantSlot
 from seriatim.errors import HeadMismatchError
 from seriatim.events import FORMAT_VERSION, Data, Event, LogId, lane_log, session_log, weight
 from seriatim.lane import LaneState, SessionPart, apply_lane, apply_session, hot
+from seriatim.limits import WAITING_MAX
 from seriatim.model import Target
 from seriatim.outbox import Channel, split
 from seriatim.shown import Loaded, Shown, Wanted
@@ -40,6 +42,8 @@ class Rules:
     refuse_behind: bool = False
     bot_exchanges_max: int = 8
     partial: Literal["withhold", "send"] = "withhold"
+    budgets: bool = False
+    waiting_max: int = WAITING_MAX
     album_window_ms: int = 800
     edit_running: Literal["ignore", "note", "turn"] = "turn"
     edit_after: Literal["ignore", "note", "turn"] = "note"
@@ -60,7 +64,8 @@ class Now:
     ``time``: epoch ms. ``fresh_id`` and ``session_id`` make new ids. ``take_slot`` tries to take a turn
     slot without waiting. ``channel`` tells about the way to a target. ``draining``: start no turn. ``streamed`` tells
     what the turn of a generation has shown of its answer so far. ``started``: when the incarnation began (epoch ms).
-    ``expects``: whether an item of this album is on its way in.
+    ``expects``: whether an item of this album is on its way in. ``person``: for whom a slot is being taken.
+    ``standing``: how that person stands with what they may use.
     """
 
     time: int
@@ -72,6 +77,8 @@ class Now:
     streamed: Callable[[int], str] = _nothing_streamed
     started: int = 0
     expects: Callable[[str], bool] = _nothing
+    person: str = ""
+    standing: Ask = unlimited
 
 
 @define
@@ -305,14 +312,15 @@ class Batch:
 
     # --- turn slots ------------------------------------------------------------------------------------
 
-    def take_slot(self) -> bool:
+    def take_slot(self, person: str = "", *, resumes: bool = False) -> bool:
         """A turn slot for a turn that starts in this commit, or the wish for one."""
+        self.now.person = person
         if self.now.take_slot():
             self.slots_taken += 1
             return True
         if not self.wants_slot:
             self.wants_slot = True
-            self.internal.append(WantSlot())
+            self.internal.append(WantSlot(person, resumes))
         return False
 
     def return_slot(self) -> None:

@@ -20,7 +20,7 @@ from typing import Literal, TypeVar
 import attrs
 
 from seriatim.errors import ConfigError
-from seriatim.limits import ALBUM_MS_MAX
+from seriatim.limits import ALBUM_MS_MAX, WAITING_MAX
 from seriatim.settings import (
     Kind,
     build,
@@ -122,6 +122,26 @@ class TurnsConfig:
     """How many conversations are answered at once."""
 
     concurrency_max: int = setting(64, whole(1, 100_000), doc="Turns that run side by side, over all lanes.")
+    per_user_max: int = setting(
+        0, whole(0, 100_000), doc="Of these, turns of one person, over all their lanes; 0: as many as there are."
+    )
+
+
+@attrs.frozen(kw_only=True)
+class BudgetsConfig:
+    """What one person may use within a window, over all lanes of a platform; 0 is no limit. Commands are free."""
+
+    window_s: float = setting(3600.0, number(above=0), doc="How far back it is counted, seconds; a restart forgets.")
+    turns: int = setting(0, whole(0), doc="Turns.")
+    tokens: int = setting(0, whole(0), doc="Tokens, as the agent reports them.")
+    cost_usd: float = setting(0.0, number(at_least=0), doc="Cost, as the agent estimates it, US dollars.")
+    warn_at: float = setting(0.8, number(above=0), doc="From this share on the person is told, once a window.")
+    over: Literal["warn", "slow", "block"] = setting(
+        "warn",
+        choice("warn", "slow", "block"),
+        doc="When it is used up: they are only told, each turn waits, or their messages are refused and they are told.",
+    )
+    slow_s: float = setting(10.0, number(at_least=0), doc="How long each turn waits then, seconds.")
 
 
 @attrs.frozen(kw_only=True)
@@ -132,6 +152,9 @@ class QueueConfig:
         "merge",
         choice("merge", "replace"),
         doc='Follow-ups become one turn ("merge"), or the newest displaces the older, which is told ("replace").',
+    )
+    waiting_max: int = setting(
+        WAITING_MAX, whole(1, WAITING_MAX), doc="Messages that may wait in one lane; more are refused (queue_full)."
     )
     album_window_ms: int = setting(
         800, whole(0, ALBUM_MS_MAX), doc="An album's turn starts when no further item came for so many milliseconds."
@@ -295,6 +318,7 @@ class GatewayConfig:
     group_sessions_per_user: bool = setting(True, flag(), doc="In groups and channels each person has a session.")
     thread_sessions_per_user: bool = setting(False, flag(), doc="In threads too; else a thread is shared.")
     agent: AgentConfig = setting(AgentConfig(), section(AgentConfig), doc="Who answers.")
+    budgets: BudgetsConfig = setting(BudgetsConfig(), section(BudgetsConfig), doc="What people may use.")
     turns: TurnsConfig = setting(TurnsConfig(), section(TurnsConfig), doc="Turns at once.")
     queue: QueueConfig = setting(QueueConfig(), section(QueueConfig), doc="Busy lanes.")
     delivery: DeliveryConfig = setting(DeliveryConfig(), section(DeliveryConfig), doc="Replies.")

@@ -14,6 +14,7 @@ from seriatim.albums import album_target, grouped, quiet_at
 from seriatim.asking import ask
 from seriatim.batch import Batch
 from seriatim.bots import too_many_bots
+from seriatim.budgets import person_of
 from seriatim.closers import OpenTurn
 from seriatim.commands import COMMANDS, unknown_command
 from seriatim.effects import (
@@ -39,7 +40,6 @@ from seriatim.ledger import (
     part_settled,
     tell_unreached,
 )
-from seriatim.limits import WAITING_MAX
 from seriatim.mail import (
     Ask,
     AttemptWanted,
@@ -98,7 +98,7 @@ def _inbound(batch: Batch, m: Inbound) -> None:
         return
     queued = queued_text(m.args) if m.command == "queue" else None
     waits = not m.command or queued is not None
-    if waits and len(batch.state.waiting) >= WAITING_MAX:
+    if waits and len(batch.state.waiting) >= batch.rules.waiting_max:
         batch.internal.append(Nack(m.id, "queue_full"))
         return
     if m.key:
@@ -158,7 +158,19 @@ def start_next(batch: Batch) -> None:
         return
     if (at := quiet_at(batch, claim[1])) is not None:
         batch.hold_at = at
-    elif batch.take_slot():
+        return
+    kind, ids, held = claim
+    person = person_of(state.waiting[ids[0]].data["source"]) if kind != "wake" else ""
+    tell = ""
+    if batch.rules.budgets and held is None:
+        standing = batch.now.standing(person, batch.time)
+        if standing.wait_until > batch.time:
+            batch.hold_at = standing.wait_until
+            return
+        tell = standing.tell
+    if batch.take_slot(person, resumes=held is not None and not state.queue):
+        if tell:
+            batch.owe(tell, reply_target(batch, ids[0]))
         _start(batch, *claim)
 
 

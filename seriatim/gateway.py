@@ -19,7 +19,7 @@ import attrs
 
 from seriatim.actors.keeping import content_of, with_blobs
 from seriatim.actors.lane_queue import LaneQueue, asked
-from seriatim.actors.notices import REFUSED
+from seriatim.actors.notices import REFUSALS, REFUSED
 from seriatim.actors.receipts import End, Receipt
 from seriatim.actors.runtime import Runtime
 from seriatim.actors.spooling import UNAVAILABLE
@@ -83,13 +83,10 @@ class Gateway(OwnLoop):
         receipt = await future
         if receipt.outcome == "pending":
             raise GatewayClosedError("the gateway stopped before it was known whether the message is durable")
-        if (
-            self._door is None
-            and receipt.outcome == "refused"
-            and receipt.reason == UNAVAILABLE
-            and self._notices is not None
-        ):
-            self._notices.tell(event, REFUSED)
+        if receipt.outcome == "refused" and self._notices is not None:
+            told = REFUSALS.get(receipt.reason or "")
+            if told is not None and (self._door is None or receipt.reason != UNAVAILABLE):  # else the door tells it
+                self._notices.tell(event, told)
         return receipt
 
     def _refused(self, event: MessageEvent, reason: str) -> Receipt:

@@ -16,6 +16,9 @@ MEDIA_MAX: Final = 16
 NOTES_MAX: Final = 32
 """Edits that wait to be told to a lane's next turn; later ones are only logged."""
 
+BUDGETS_MAX: Final = 100_000
+"""People whose use is counted (some 300 bytes each, and 100 for each of their turns in the window)."""
+
 QUEUE_LISTED_MAX: Final = 20
 """Waiting turns that a chat is shown; the rest is counted."""
 
