@@ -24,7 +24,7 @@ from seriatim.actors.refs import Ref
 from seriatim.actors.running import RunningTurns
 from seriatim.actors.showing import Delta, Idle, Working
 from seriatim.actors.slots import TurnSlots
-from seriatim.actors.transcript import Transcript
+from seriatim.actors.transcript import History, Transcript
 from seriatim.actors.turns import TurnRunner
 from seriatim.actors.upkeep import Bookmarks, CompactLane, Growth
 from seriatim.albums import grouped
@@ -40,12 +40,14 @@ from seriatim.effects import (
     Deliver,
     DropDelivery,
     Finished,
+    ForgetAgent,
     Nack,
     Owes,
     Permit,
     Proceed,
     ReadShown,
     ReleaseCalls,
+    RestartGateway,
     ReturnSlot,
     Routed,
     RunTurn,
@@ -364,7 +366,7 @@ class SessionActor(PooledActor):
         self._ports.deliveries.show(target.platform, target.account, Idle(self.key, generation))
 
     def _read_shown(self, permit: Permit | None, effect: ReadShown) -> None:
-        self._ports.reader.tell(ReadSession(effect.session, effect.whole, self.own_ref))
+        self._ports.reader.tell(ReadSession(effect.session, effect.whole, self.own_ref, effect.besides))
 
     def _routed(self, permit: Permit | None, effect: Routed) -> None:
         self._ports.routed(self.key)
@@ -435,11 +437,11 @@ class SessionActor(PooledActor):
             effect.generation,
             effect.attempt,
             claims,
-            self._transcript.before(effect.number),
+            self._history_of(effect),
             effect.boundary,
             effect.had_activity,
             effect.resumed_from,
-            claims[0].id,
+            effect.claims[0][0].get("again", claims[0].id),
             self._shared,
             self._now.time + running.silence_ms if running.silence_ms else None,
         )
@@ -448,6 +450,11 @@ class SessionActor(PooledActor):
         if self._ports.deliveries.shows:
             self._show_working(effect.generation)
         self._ports.runner.start(job, partial(self._ports.post, self.key))
+
+    def _history_of(self, effect: RunTurn) -> History:
+        if effect.resumed_from is None:
+            return self._transcript.before(effect.number)
+        return self._transcript.before(effect.number, frozenset(data["id"] for data, _ in effect.claims))
 
     def _streamed(self, generation: int) -> str:
         return self._ports.running.shown(self.key, generation)
@@ -497,6 +504,13 @@ class SessionActor(PooledActor):
     def _drop_delivery(self, permit: Permit | None, effect: DropDelivery) -> None:
         self._ports.deliveries.tell(effect.target, effect)
 
+    def _forget_agent(self, permit: Permit | None, effect: ForgetAgent) -> None:
+        self._ports.runner.evict(self.key)
+
+    def _restart_gateway(self, permit: Permit | None, effect: RestartGateway) -> None:
+        assert permit is not None
+        self._ports.restart()
+
 
 TICK = Tick()
 _LEAVE: Final[dict[type[Any], Callable[[SessionActor, Permit | None, Any], None]]] = {
@@ -513,6 +527,8 @@ _LEAVE: Final[dict[type[Any], Callable[[SessionActor, Permit | None, Any], None]
     Deliver: SessionActor._deliver,
     SendPart: SessionActor._send_part,
     DropDelivery: SessionActor._drop_delivery,
+    ForgetAgent: SessionActor._forget_agent,
+    RestartGateway: SessionActor._restart_gateway,
     WantSlot: SessionActor._want_slot,
     ReturnSlot: SessionActor._return_slot,
     ReadShown: SessionActor._read_shown,

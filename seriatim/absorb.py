@@ -63,6 +63,7 @@ def leave(state: LaneState, data: Data) -> None:
     state.waiting, state.queue, state.owed, state.interrupted = {}, [], {}, ()
     state.bound = state.session = state.suspended_at = state.resume_reason = None
     state.boundary, state.had_activity, state.interruptions, state.titles = "none", False, 0, ()
+    state.listed = ()
     state.facts = NOTHING
     state.merged_into = data["into"]
 

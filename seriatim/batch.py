@@ -21,7 +21,7 @@ from seriatim.lane import LaneState, SessionPart, apply_lane, apply_session, hot
 from seriatim.limits import WAITING_MAX
 from seriatim.model import Target
 from seriatim.outbox import Channel, split
-from seriatim.shown import Loaded, Shown, Wanted
+from seriatim.shown import Besides, Loaded, Shown, Wanted
 from seriatim.surface import Surface
 
 
@@ -31,7 +31,7 @@ class Rules:
 
     ``freshness_ms``: how old an interrupted turn may be to run again by itself. ``refuse_behind``: a message that the
     store refuses takes those that wait behind it along (they go to a spool, in their order). ``bot_exchanges_max``:
-    messages of bots in a row that are answered.
+    messages of bots in a row that are answered. ``operators``: "platform:id" of each.
     """
 
     collapse: Literal["merge", "replace"] = "merge"
@@ -41,6 +41,7 @@ class Rules:
     attempts_ambiguous_max: int = 3
     refuse_behind: bool = False
     bot_exchanges_max: int = 8
+    operators: frozenset[str] = frozenset()
     partial: Literal["withhold", "send"] = "withhold"
     budgets: bool = False
     waiting_max: int = WAITING_MAX
@@ -240,7 +241,7 @@ class Batch:
         else:
             loaded = self.loaded
             if loaded is None or loaded.session != session_id or (whole and not loaded.whole):
-                raise Wanted(session_id, whole)
+                raise Wanted(session_id, whole, None if loaded is None else loaded.besides)
             if loaded.error is not None:
                 raise loaded.error
             if loaded.shown is None:
@@ -252,6 +253,17 @@ class Batch:
         if found.surface.head != found.part.head:
             raise HeadMismatchError(session_log(session_id), found.part.head, found.surface.head)
         return found
+
+    def found(self, besides: Besides) -> Any:
+        """What was looked up off the actor; to be asked for like ``shown``, before anything is drafted."""
+        loaded = self.loaded
+        if loaded is None:
+            raise Wanted("", False, besides)
+        if loaded.besides != besides:
+            raise Wanted(loaded.session, loaded.whole, besides)
+        if loaded.error is not None:
+            raise loaded.error
+        return loaded.found
 
     def _part_of(self, shown: Shown) -> SessionPart:
         """The one copy of a session's part that this batch drafts on."""

@@ -50,10 +50,45 @@ _TOLD: Final = (
         "one of these.",
     ),
     Told(
+        "undo",
+        "[N]",
+        "takes back the last turn, or the last N",
+        "The agent doesn't see them any more; the log keeps them. What was compressed since then is itself again. What "
+        "tools did stays done. Not while anything runs or waits.",
+    ),
+    Told(
+        "redo",
+        "",
+        "brings back what was taken back last",
+        "Until something is said after it. Several can be brought back one by one.",
+    ),
+    Told(
+        "retry",
+        "",
+        "asks the last question again",
+        "With all that came with it. The reply before stays in the log, and the agent doesn't see it; a crash doesn't "
+        "lose the question. Not while anything runs or waits, and only for whoever has the rights of who asked.",
+    ),
+    Told(
         "title",
         "[TITLE]",
         "names this conversation, or tells its name",
         "A title is one line. The newest titles of a lane are kept.",
+    ),
+    Told(
+        "resume",
+        "[NUMBER, TITLE or ID]",
+        "takes an earlier conversation up again, or lists those with a title",
+        "A number means what the last list said. Found are the conversations of this lane and, from a lane of one's "
+        "own, of one's other lanes on the same account; nothing of a direct message is found from a room. All else is "
+        "answered like what doesn't exist. Not while anything runs or waits here or there.",
+    ),
+    Told(
+        "restart",
+        "",
+        "starts the gateway anew",
+        "Running turns may end first; what waits is answered afterwards.",
+        operators=True,
     ),
     Told("status", "", "tells how things stand", "It reads and changes nothing."),
     Told("help", "[COMMAND]", "tells what there is", "With a command's name it tells more about that one."),

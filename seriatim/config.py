@@ -14,6 +14,7 @@ unknown keys until then: ``agent.agent_cache.idle_ttl_secs`` and ``.memory_high_
 from __future__ import annotations
 
 import builtins
+import re
 from collections.abc import Mapping
 from typing import Literal, TypeVar
 
@@ -34,6 +35,7 @@ from seriatim.settings import (
     section,
     setting,
     text,
+    texts,
     whole,
 )
 
@@ -44,6 +46,7 @@ ENVIRONMENT_PREFIX = "SERIATIM_"
 _NAME = r"[a-z0-9][a-z0-9_-]*"
 _FACTORY = r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*"
 _URL = r"https?://[^\s/]+(/\S*)?"
+_OPERATOR = r"[a-z0-9_-]+:\S.*"
 _DAY_S = 86_400
 
 
@@ -277,6 +280,18 @@ class AdapterConfig:
         return build(options, self.options, at=f"adapters.{self.name}")
 
 
+def _operators() -> Kind:
+    listed = texts()
+
+    def check(value: object) -> object:
+        named = listed.check(value)
+        if not isinstance(named, tuple) or not all(re.fullmatch(_OPERATOR, name) for name in named):
+            raise ValueError
+        return named
+
+    return Kind('a list of "platform:id"', check, lambda line: [part.strip() for part in line.split(",")])
+
+
 def _adapters() -> Kind:
     name_says = "lower-case letters, digits, _ and -"
     named = text(matching=_NAME, says=name_says)
@@ -326,6 +341,11 @@ class GatewayConfig:
     commands: CommandsConfig = setting(CommandsConfig(), section(CommandsConfig), doc="Commands.")
     storage: StorageConfig = setting(StorageConfig(), section(StorageConfig), doc="The database.")
     stop: StopConfig = setting(StopConfig(), section(StopConfig), doc="Stopping.")
+    operators: tuple[str, ...] = setting(
+        (),
+        _operators(),
+        doc="Who may use commands that concern everybody (/restart): platform and stable id of each, never a name.",
+    )
     adapters: tuple[AdapterConfig, ...] = setting((), _adapters(), doc="Platforms, each an account.")
 
 

@@ -61,6 +61,7 @@ from seriatim.media import blobs_of
 from seriatim.queue_commands import queued_text
 from seriatim.queueing import Place, authority, entry_of, fits, place, size_of, turns_before
 from seriatim.recovery import close_turn, recover, take_up_all, with_shown
+from seriatim.retrying import claims_of, stands_in
 from seriatim.revisions import revise, revision_of
 from seriatim.silence import MARKER_REASON, SILENCE_NOTICE, judged
 from seriatim.turn import StepOffered, ToolCall, ToolFinished, TurnEnded
@@ -201,8 +202,9 @@ def _start(batch: Batch, kind: str, ids: tuple[str, ...], held: Running | None) 
     number, generation = session.turns + 1, state.generation + 1
     attempt = held.attempt + 1 if held is not None else 1
     boundary, had_activity = state.boundary, state.had_activity
-    claims = tuple((w.data, w.time) for w in map(state.waiting.__getitem__, ids))
+    claims = claims_of(state, ids)
     notes = state.notes
+    again = stands_in(state, ids, session.id) if "again" in claims[0][0] else None
     batch.lane(
         "inbox/claimed",
         {
@@ -220,6 +222,10 @@ def _start(batch: Batch, kind: str, ids: tuple[str, ...], held: Running | None) 
     if held is not None and held.session == session.id:
         start["resumedFrom"] = resumed_from = held.turn
         told = held.ids
+    elif again is not None:
+        start["resumedFrom"] = resumed_from = again
+    if "again" in claims[0][0] and resumed_from is not None:
+        told = tuple(data["id"] for data, _ in claims)
     batch.session("turn/start", start)
     for data, time in notes:
         batch.session("user/message", {**_user_message(number, data, time), "note": True})

@@ -12,6 +12,7 @@ import attrs
 from seriatim.errors import SeriatimError
 from seriatim.events import Data, LogId
 from seriatim.model import Target
+from seriatim.shown import Besides
 
 if TYPE_CHECKING:
     from attrs import frozen as value
@@ -170,6 +171,16 @@ class DropDelivery:
 
 
 @value
+class ForgetAgent:
+    """The conversation isn't what the warm agent has seen of it: let go of the agent."""
+
+
+@value
+class RestartGateway:
+    """An operator wants the gateway drained and started anew."""
+
+
+@value
 class WantSlot:
     """Ask for a turn slot. Internal: leaves nothing.
 
@@ -187,10 +198,11 @@ class ReturnSlot:
 
 @value
 class ReadShown:
-    """Read what a session shows, off the actor, and give it to the gate. Internal."""
+    """Read what a session shows ("": none), and what else is asked for, off the actor, for the gate. Internal."""
 
     session: str
     whole: bool
+    besides: Besides | None = None
 
 
 @value
@@ -214,6 +226,8 @@ Effect = (
     | Deliver
     | SendPart
     | DropDelivery
+    | ForgetAgent
+    | RestartGateway
     | WantSlot
     | ReturnSlot
     | ReadShown

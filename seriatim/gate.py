@@ -186,7 +186,11 @@ class Gate:
         """Take the answer to a ReadShown; what waited for it is decided."""
         out = Out()
         wanted = self._wanted
-        if wanted is not None and (wanted.session, wanted.whole) == (loaded.session, loaded.whole):
+        if wanted is not None and (wanted.session, wanted.whole, wanted.besides) == (
+            loaded.session,
+            loaded.whole,
+            loaded.besides,
+        ):
             self._wanted, self._loaded = None, loaded
             self._advance(now, out)
             self._loaded = None
@@ -325,7 +329,7 @@ class Gate:
                     mail = mail[:index]
                     if not mail:
                         self._wanted = wanted
-                        out.internal.append(ReadShown(wanted.session, wanted.whole))
+                        out.internal.append(ReadShown(wanted.session, wanted.whole, wanted.besides))
                     break
                 except Exception as error:  # noqa: BLE001  (whatever a rule raises, the lane goes on)
                     # The fork is spoilt: redo the batch without the message.

@@ -163,6 +163,7 @@ class LaneState:
     ``notes``: what the next turn is told of edits, with its time.
     ``active_at``: epoch ms of what a person, or the host for one, did last; wakes don't count. ``facts``: what the
     log tells of the bound session (see ``facts.entry``).
+    ``listed``: the sessions that people saw in the last list, in its order.
     """
 
     key: str
@@ -196,6 +197,7 @@ class LaneState:
     facts: Facts = NOTHING
     titles: tuple[tuple[str, str], ...] = ()
     notes: tuple[tuple[Data, int], ...] = ()
+    listed: tuple[str, ...] = ()
 
     def fork(self) -> LaneState:
         """A private copy; what it shares with this one is immutable."""
@@ -232,8 +234,8 @@ class LaneState:
             twin.session = self.session.fork()
         twin.active_at = self.active_at
         twin.facts = self.facts
-        if self.titles:
-            twin.titles = self.titles
+        if self.titles or self.listed:
+            twin.titles, twin.listed = self.titles, self.listed
         if self.notes:
             twin.notes = self.notes
         return twin
@@ -518,6 +520,10 @@ def _titled(state: LaneState, data: Data, event: Event) -> None:
     state.titles = (*others, (data["session"], data["title"]))[-TITLES_MAX:]
 
 
+def _listed(state: LaneState, data: Data, event: Event) -> None:
+    state.listed = tuple(data["sessions"])
+
+
 def _released(state: LaneState, data: Data, event: Event) -> None:
     """The next message starts a fresh session."""
     state.bound = state.session = state.suspended_at = state.resume_reason = None
@@ -585,6 +591,7 @@ _LANE_RULES: Final[dict[str, LaneRule]] = {
     "delivery/draft": _draft,
     "route/bound": _bound,
     "route/titled": _titled,
+    "route/listed": _listed,
     "route/suspended": _suspended,
     "route/released": _released,
     "lane/merged": _merged_lanes,

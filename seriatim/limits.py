@@ -64,6 +64,15 @@ TITLE_CHARS_MAX: Final = 80
 TITLES_MAX: Final = 50
 """Titles that a lane keeps; the conversations of older ones are still found by their ids."""
 
+RESUME_LISTED_MAX: Final = 10
+"""Conversations that /resume lists."""
+
+PREVIEW_CHARS_MAX: Final = 200
+"""What an answer shows of a message that it speaks of."""
+
+LOOKUP_EVENTS: Final = 512
+"""Events of a lane log that are read at a time, from its end backwards, to find a message again."""
+
 COMMIT_MESSAGES_MAX: Final = 256
 """Messages that one lane commit may decide: bounds the time until its first message is durable."""
 

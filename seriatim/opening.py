@@ -363,6 +363,7 @@ def settings_of(config: GatewayConfig) -> Settings:
             freshness_ms=config.agent.gateway_auto_continue_freshness * 1000,
             attempts_ambiguous_max=config.delivery.attempts_ambiguous_max,
             bot_exchanges_max=config.admission.bot_exchanges_max,
+            operators=frozenset(config.operators),
             refuse_behind=config.storage.on_unavailable == "spool",
             partial=config.delivery.partial,
         ),

@@ -54,6 +54,8 @@ def lane_snapshot(state: LaneState) -> Data:
         data["titles"] = [list(told) for told in state.titles]
     if state.notes:
         data["notes"] = [list(note) for note in state.notes]
+    if state.listed:
+        data["listed"] = list(state.listed)
     return data
 
 
@@ -75,6 +77,7 @@ def lane_from_snapshot(key: str, version: int, data: Data) -> LaneState:
     state.bots, state.bots_at = data.get("bots", 0), data.get("bots_at", 0)
     state.unreached = tuple(Unreached(*lost) for lost in data.get("unreached", ()))
     state.drafts = tuple((claim, message_id) for claim, message_id in data.get("drafts", ()))
+    state.listed = tuple(data.get("listed", ()))
     state.titles = tuple((session, title) for session, title in data.get("titles", ()))
     state.notes = tuple((told, time) for told, time in data.get("notes", ()))
     return state

@@ -201,6 +201,9 @@ _LANE: Final = (
             "media?": "what it carries: a list of `{kind, url?, blob?, name?, mime?, caption?, size?}`",
             "editOf?": "the platform's id of the earlier message that says this now",
             "deleted?": "true: that message was taken back",
+            "asks?": "of a retry: accepted data of the questions that it asks again; `at`: when they were accepted",
+            "asksTurn?": "of a retry: number of the turn that they stand in",
+            "asksSession?": "of a retry: the session of that turn",
             "wakeSession?": "the session that a wake is for; it runs in no other",
             "wakeKind?": "what a wake is about, in the host's word",
             "mended?": "true: the text held what JSON can't carry, now U+FFFD",
@@ -382,6 +385,12 @@ _LANE: Final = (
         "lane",
         "A session's title, as people of this lane know it.",
         {"session": "its id", "title": "one line"},
+    ),
+    EventType(
+        "route/listed",
+        "lane",
+        "People were shown a numbered list of sessions; a number means one of these until the next list.",
+        {"sessions": "their ids, in the order of their numbers"},
     ),
     EventType(
         "route/suspended",

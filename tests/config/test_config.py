@@ -17,6 +17,7 @@ EVERY_KEY = """
 home = "/tmp/home"
 group_sessions_per_user = false
 thread_sessions_per_user = true
+operators = ["irc:alice"]
 
 [agent]
 kind = "openai"
