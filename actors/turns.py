@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from types import CoroutineType
 from typing import Any, Protocol
@@ -28,10 +28,11 @@ from seriatim.actors.eager import begin
 from seriatim.actors.live_turn import Turn
 from seriatim.actors.outlet import Outlet, Report, Tell
 from seriatim.actors.steps import StepGate
+from seriatim.actors.summaries import Summaries, Summed
 from seriatim.actors.waits import Asker, running_turn
 from seriatim.actors.warm import Warm, WarmAgents
 from seriatim.errors import InvalidInputError, TurnCancelledError
-from seriatim.turn import TurnEnded, TurnJob
+from seriatim.turn import Message, TurnEnded, TurnJob
 
 _log = logging.getLogger("seriatim.turns")
 
@@ -64,6 +65,13 @@ class TurnRunner(Protocol):
 
     def evict(self, lane: str) -> int:
         """Begin the soft release of the lane's idle warm agent; its logical bytes, 0 if none or in use."""
+        ...
+
+    def compress(self, lane: str, session: str, history: Sequence[Message], done: Summed) -> None:
+        """Have the lane's agent sum up ``history``; ``done`` is called once, with the text, or with None and why not.
+
+        It may take up to COMPRESS_S_MAX; turns of the lane may run meanwhile.
+        """
         ...
 
     async def close(self, grace_s: float) -> None:
@@ -131,6 +139,7 @@ class AgentRunner:
         self._running: dict[tuple[str, int], _Running] = {}
         self._launching: list[_Running] = []
         self._warm = None if agent_factory is None else WarmAgents(loop, agent_factory, self._report)
+        self._summaries = Summaries(loop, agent, self._warm, self._report)
         self._closed = False
 
     @property
@@ -179,9 +188,14 @@ class AgentRunner:
         """See TurnRunner.evict."""
         return 0 if self._warm is None or self._closed else self._warm.evict(lane)
 
+    def compress(self, lane: str, session: str, history: Sequence[Message], done: Summed) -> None:
+        """See TurnRunner.compress."""
+        self._summaries.compress(lane, session, history, done)
+
     async def close(self, grace_s: float) -> None:
         """See TurnRunner.close. On the runner's loop, or on another once that one is closed."""
         self._closed = True
+        self._summaries.close()
         turns = list(self._running.values())
         for running in turns:
             running.shutdown = running.shutdown or running.why is None

@@ -30,8 +30,11 @@ class Rules:
     """The settings that rules depend on (see GatewayConfig for their meaning).
 
     ``freshness_ms``: how old an interrupted turn may be to run again by itself. ``refuse_behind``: a message that the
-    store refuses takes those that wait behind it along (they go to a spool, in their order). ``bot_exchanges_max``:
+    store refuses takes those that wait behind it along (they go to a spool, in their order). ``command_age_ms_max``,
+    ``text_age_ms_max``: how long ago a command or a text may have been sent; None: at any time. ``bot_exchanges_max``:
     messages of bots in a row that are answered. ``operators``: "platform:id" of each.
+    ``compress_above_tokens``: a larger last prompt is compressed before the next turn, 0: never;
+    ``compress_keep_turns``: newest turns that stay as they are.
     """
 
     collapse: Literal["merge", "replace"] = "merge"
@@ -40,8 +43,12 @@ class Rules:
     freshness_ms: int = 3_600_000
     attempts_ambiguous_max: int = 3
     refuse_behind: bool = False
+    command_age_ms_max: int | None = 600_000
+    text_age_ms_max: int | None = None
     bot_exchanges_max: int = 8
     operators: frozenset[str] = frozenset()
+    compress_above_tokens: int = 0
+    compress_keep_turns: int = 2
     partial: Literal["withhold", "send"] = "withhold"
     budgets: bool = False
     waiting_max: int = WAITING_MAX
@@ -64,8 +71,9 @@ class Now:
 
     ``time``: epoch ms. ``fresh_id`` and ``session_id`` make new ids. ``take_slot`` tries to take a turn
     slot without waiting. ``channel`` tells about the way to a target. ``draining``: start no turn. ``streamed`` tells
-    what the turn of a generation has shown of its answer so far. ``started``: when the incarnation began (epoch ms).
-    ``expects``: whether an item of this album is on its way in. ``person``: for whom a slot is being taken.
+    what the turn of a generation has shown of its answer so far. ``uncompressed``: session and turn after which a
+    compression was tried in vain: the next turn doesn't wait for it. ``started``: when the incarnation began (epoch
+    ms). ``expects``: whether an item of this album is on its way in. ``person``: for whom a slot is being taken.
     ``standing``: how that person stands with what they may use.
     """
 
@@ -76,6 +84,7 @@ class Now:
     channel: Callable[[Target], Channel]
     draining: bool = False
     streamed: Callable[[int], str] = _nothing_streamed
+    uncompressed: tuple[str, int] | None = None
     started: int = 0
     expects: Callable[[str], bool] = _nothing
     person: str = ""

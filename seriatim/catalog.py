@@ -70,6 +70,14 @@ _TOLD: Final = (
         "lose the question. Not while anything runs or waits, and only for whoever has the rights of who asked.",
     ),
     Told(
+        "compress",
+        "",
+        "lets a summary stand for all but the newest turns",
+        "The agent makes it, if it can, beside whatever else happens; one hears of the end. It also happens by itself "
+        "before a turn when the last prompt was larger than `agent.compress_above_tokens`. The newest "
+        "`agent.compress_keep_turns` turns stay as they are, and the log keeps everything.",
+    ),
+    Told(
         "title",
         "[TITLE]",
         "names this conversation, or tells its name",

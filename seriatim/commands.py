@@ -12,6 +12,7 @@ from seriatim.answering import accept_command, answer_command, drop, say
 from seriatim.batch import Batch
 from seriatim.breaking import end_running
 from seriatim.catalog import help_text, unknown_text
+from seriatim.compressing import compress_command
 from seriatim.inbox import abandon
 from seriatim.mail import Inbound
 from seriatim.operators import restart_command
@@ -134,6 +135,7 @@ COMMANDS: Final[dict[str, Callable[[Batch, Inbound], None]]] = {
     "redo": redo_command,
     "retry": retry_command,
     "title": title_command,
+    "compress": compress_command,
     "resume": resume_command,
     "restart": restart_command,
     "status": _status,

@@ -94,6 +94,12 @@ class AgentConfig:
     gateway_auto_continue_freshness: int = setting(
         3600, whole(0), doc="A turn interrupted longer ago than this, seconds, isn't continued by itself."
     )
+    compress_above_tokens: int = setting(
+        0,
+        whole(0),
+        doc="A conversation whose last prompt had this many tokens is compressed before its next turn; 0: never.",
+    )
+    compress_keep_turns: int = setting(2, whole(1), doc="Newest turns that a compression leaves as they are.")
     agent_cache: AgentCacheConfig = setting(AgentCacheConfig(), section(AgentCacheConfig), doc="Warm state.")
 
     def __attrs_post_init__(self) -> None:
@@ -205,6 +211,11 @@ class AdmissionConfig:
         choice("refuse", "shared"),
         doc='A direct message without any id is refused, or all such share one conversation ("shared").',
     )
+    max_age_s: int = setting(
+        0,
+        whole(0),
+        doc="A text that was sent longer ago than this, seconds, is taken in and dropped as stale; 0: none is.",
+    )
     bot_exchanges_max: int = setting(
         8,
         whole(0, 1_000_000),
@@ -233,6 +244,11 @@ class CommandsConfig:
         "/",
         text(matching=r"\S{1,8}", says="one to eight characters without space"),
         doc="What a command begins with, where its adapter doesn't say otherwise.",
+    )
+    max_age_s: int = setting(
+        600,
+        whole(0),
+        doc="A command that was sent longer ago than this, seconds, is answered and does nothing; 0: each acts.",
     )
     stop_suspends: bool = setting(
         True, flag(), doc="/stop also ends the session's context; the next message starts fresh."
@@ -332,6 +348,10 @@ class GatewayConfig:
     )
     group_sessions_per_user: bool = setting(True, flag(), doc="In groups and channels each person has a session.")
     thread_sessions_per_user: bool = setting(False, flag(), doc="In threads too; else a thread is shared.")
+    session_store_max_age_days: int = setting(
+        0, whole(0, 36_500), doc="Entries unused for so many days are forgotten, their logs kept; 0: never."
+    )
+    write_sessions_json: bool = setting(True, flag(), doc="Mirror the sessions to sessions.json in the home.")
     agent: AgentConfig = setting(AgentConfig(), section(AgentConfig), doc="Who answers.")
     budgets: BudgetsConfig = setting(BudgetsConfig(), section(BudgetsConfig), doc="What people may use.")
     turns: TurnsConfig = setting(TurnsConfig(), section(TurnsConfig), doc="Turns at once.")

@@ -17,6 +17,7 @@ from seriatim.bots import too_many_bots
 from seriatim.budgets import person_of
 from seriatim.closers import OpenTurn
 from seriatim.commands import COMMANDS, unknown_command
+from seriatim.compressing import compression_due, is_crowded, summary_made
 from seriatim.effects import (
     Ack,
     AckDuplicate,
@@ -43,27 +44,32 @@ from seriatim.ledger import (
 from seriatim.mail import (
     Ask,
     AttemptWanted,
+    CompressionDue,
     DraftGone,
     DraftShown,
     DrainTimedOut,
     HoldOver,
     Inbound,
     Mail,
+    MoveRefused,
     PartAbandoned,
     PartFailed,
     PartSettled,
     Quarantine,
     Recover,
     SlotGranted,
+    SummaryMade,
     TurnBroken,
 )
 from seriatim.media import blobs_of
+from seriatim.moving import move_refused
 from seriatim.queue_commands import queued_text
 from seriatim.queueing import Place, authority, entry_of, fits, place, size_of, turns_before
 from seriatim.recovery import close_turn, recover, take_up_all, with_shown
 from seriatim.retrying import claims_of, stands_in
 from seriatim.revisions import revise, revision_of
 from seriatim.silence import MARKER_REASON, SILENCE_NOTICE, judged
+from seriatim.stale import is_stale, turn_away
 from seriatim.turn import StepOffered, ToolCall, ToolFinished, TurnEnded
 from seriatim.wakes import drop_left, refuse_pin
 
@@ -105,7 +111,9 @@ def _inbound(batch: Batch, m: Inbound) -> None:
     if m.key:
         batch.keys[m.key] = None
     batch.size += m.size
-    if not m.command:
+    if m.event.received_at is not None and is_stale(batch, m):
+        turn_away(batch, m)
+    elif not m.command:
         _accept(batch, m, "wake" if m.event.internal else "human")
     elif queued is not None:
         _accept(batch, m if queued == m.args else attrs.evolve(m, args=queued), "queue")
@@ -169,7 +177,7 @@ def start_next(batch: Batch) -> None:
             batch.hold_at = standing.wait_until
             return
         tell = standing.tell
-    if batch.take_slot(person, resumes=held is not None and not state.queue):
+    if not is_crowded(batch) and batch.take_slot(person, resumes=held is not None and not state.queue):
         if tell:
             batch.owe(tell, reply_target(batch, ids[0]))
         _start(batch, *claim)
@@ -197,6 +205,8 @@ def _start(batch: Batch, kind: str, ids: tuple[str, ...], held: Running | None) 
     state = batch.state
     if _lifts_suspension(batch, kind, ids):
         batch.bind_new("suspended", "suspended")
+    elif state.session is None:
+        batch.bind_new("first")  # another lane has taken the session that this was accepted for
     session = state.session
     assert session is not None
     number, generation = session.turns + 1, state.generation + 1
@@ -390,6 +400,16 @@ def _recover(batch: Batch, m: Recover) -> None:
     start_next(batch)
 
 
+def _compression_due(batch: Batch, m: CompressionDue) -> None:
+    compression_due(batch, m)
+    start_next(batch)
+
+
+def _summary_made(batch: Batch, m: SummaryMade) -> None:
+    summary_made(batch, m)
+    start_next(batch)
+
+
 def _ask(batch: Batch, m: Ask) -> None:
     ask(batch, m)
     start_next(batch)
@@ -433,5 +453,8 @@ _RULES: Final[dict[type[Any], Callable[[Batch, Any], None]]] = {
     DraftGone: draft_gone,
     DrainTimedOut: _drain_timed_out,
     Quarantine: _quarantine,
+    MoveRefused: move_refused,
     Ask: _ask,
+    CompressionDue: _compression_due,
+    SummaryMade: _summary_made,
 }

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import attrs
 
 from seriatim.errors import SeriatimError
-from seriatim.events import Data, LogId
+from seriatim.events import Data, Event, LogId
 from seriatim.model import Target
 from seriatim.shown import Besides
 
@@ -176,6 +176,31 @@ class ForgetAgent:
 
 
 @value
+class CompressionWanted:
+    """The lane's next turn waits until its session is compressed, as it was after ``turn``. Internal."""
+
+    session: str
+    turn: int
+
+
+@value
+class CompressSession:
+    """Have the agent sum up ``said``; the result comes back as SummaryMade.
+
+    ``seqs``: the messages that it will stand for, in their order, as shown after ``head`` events of the session; the
+    last of them belongs to ``turn``. ``told``: somebody asked for it and hears of the end, at ``to``.
+    """
+
+    session: str
+    head: int
+    seqs: tuple[int, ...]
+    turn: int
+    said: tuple[Event, ...]
+    to: Target | None
+    told: bool
+
+
+@value
 class RestartGateway:
     """An operator wants the gateway drained and started anew."""
 
@@ -228,6 +253,8 @@ Effect = (
     | DropDelivery
     | ForgetAgent
     | RestartGateway
+    | CompressionWanted
+    | CompressSession
     | WantSlot
     | ReturnSlot
     | ReadShown

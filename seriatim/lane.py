@@ -132,7 +132,11 @@ class Unreached:
 
 @attrs.define
 class SessionPart:
-    """What the rules need of a session log: its head, last turn's number, the open turn; and what its turns used."""
+    """What the rules need of a session log: its head, last turn's number, the open turn; what its turns used.
+
+    ``changed``: events up to the last change of what is shown that isn't an addition; ``shrunk``: turns up to the last
+    summary.
+    """
 
     id: str
     head: int = 0
@@ -140,12 +144,14 @@ class SessionPart:
     open: OpenTurn | None = None
     ended: int = 0
     used: Used = UNUSED
+    changed: int = 0
+    shrunk: int = 0
 
     def fork(self) -> SessionPart:
         """A private copy."""
         turn = self.open
         copied = OpenTurn(turn.number, turn.step, dict(turn.calls)) if turn is not None else None
-        return SessionPart(self.id, self.head, self.turns, copied, self.ended, self.used)
+        return SessionPart(self.id, self.head, self.turns, copied, self.ended, self.used, self.changed, self.shrunk)
 
 
 @attrs.define
@@ -622,11 +628,18 @@ def _step_end(part: SessionPart, data: Data) -> None:
 
 
 def _assistant_message(part: SessionPart, data: Data) -> None:
+    if "summary" in data:
+        part.changed = part.head + 1
+        part.shrunk = part.turns - (part.open is not None)
     if "usage" in data:
         part.used = part.used.plus(data["usage"], data["turn"])
     if part.open is not None:
         for call in data.get("calls", ()):
             part.open.calls[call["id"]] = None
+
+
+def _surface_reset(part: SessionPart, data: Data) -> None:
+    part.changed = part.head + 1
 
 
 def _tool_call(part: SessionPart, data: Data) -> None:
@@ -654,7 +667,7 @@ _SESSION_RULES: Final[dict[str, SessionRule]] = {
     "assistant/message": _assistant_message,
     "tool/call": _tool_call,
     "tool/result": _tool_result,
-    "surface/reset": _nothing,
+    "surface/reset": _surface_reset,
     "session/end-seed": _nothing,
     "assistant/chunk": _nothing,
     "request/header": _nothing,

@@ -67,6 +67,9 @@ TITLES_MAX: Final = 50
 RESUME_LISTED_MAX: Final = 10
 """Conversations that /resume lists."""
 
+COMPRESS_S_MAX: Final = 180.0
+"""How long an agent may take for a summary, seconds; the turn that waits for it then goes on without."""
+
 PREVIEW_CHARS_MAX: Final = 200
 """What an answer shows of a message that it speaks of."""
 

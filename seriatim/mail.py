@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import attrs
 from attrs import frozen
 
+from seriatim.effects import CompressSession
 from seriatim.model import MessageEvent
 from seriatim.turn import StepOffered, ToolFinished, TurnEnded
 
@@ -64,6 +65,17 @@ class Recover:
 
 
 @frozen
+class MoveRefused:
+    """From the supervisor: the session that ``command`` (which no lane has accepted yet) asks for was not moved.
+
+    ``outcome``: same, busy, changed, unknown or unavailable.
+    """
+
+    command: Inbound
+    outcome: str
+
+
+@frozen
 class SlotGranted:
     """A turn slot for this lane; it is given back if no turn starts."""
 
@@ -94,7 +106,7 @@ class AttemptWanted:
     part: int
 
 
-@frozen
+@value
 class PartSettled:
     """From delivery: the platform has the part (T6, lazy)."""
 
@@ -166,8 +178,26 @@ class Quarantine:
     last: Inbound | None
 
 
+@frozen
+class CompressionDue:
+    """From the shell: ``session``, as it was after ``turn``, is to be compressed before the turn that waits."""
+
+    session: str
+    turn: int
+
+
+@frozen
+class SummaryMade:
+    """From the runner: what stands for the messages of ``order``; None where there is nothing, and ``why``."""
+
+    order: CompressSession
+    text: str | None
+    why: str = ""
+
+
 Mail = (
     Inbound
+    | MoveRefused
     | Recover
     | SlotGranted
     | HoldOver
@@ -183,6 +213,8 @@ Mail = (
     | DraftGone
     | DrainTimedOut
     | Quarantine
+    | CompressionDue
+    | SummaryMade
     | Ask
 )
 

@@ -94,6 +94,8 @@ def session_snapshot(part: SessionPart) -> Data:
         "ended": part.ended,
         "open": opened,
         "used": part.used.plain(),
+        "changed": part.changed,
+        "shrunk": part.shrunk,
     }
 
 
@@ -101,7 +103,16 @@ def session_from_snapshot(data: Data) -> SessionPart:
     """The inverse of ``session_snapshot``."""
     opened = data["open"]
     turn = None if opened is None else OpenTurn(opened[0], opened[1], dict(opened[2]))
-    return SessionPart(data["id"], data["head"], data["turns"], turn, data["ended"], Used(*data["used"]))
+    return SessionPart(
+        data["id"],
+        data["head"],
+        data["turns"],
+        turn,
+        data["ended"],
+        Used(*data["used"]),
+        data["changed"],
+        data["shrunk"],
+    )
 
 
 def is_at_rest(state: LaneState) -> bool:

@@ -83,10 +83,14 @@ class ClearResume:
 
 @frozen
 class Release:
-    """Forget the route of a lane that nobody was active on since ``before`` (epoch ms) and that has no open work."""
+    """Forget the route of a lane that nobody was active on since ``before`` (epoch ms) and that has no open work.
+
+    ``dry_run``: only say whether it would be.
+    """
 
     before: int
     reason: str = "pruned"
+    dry_run: bool = False
 
 
 @frozen
@@ -240,6 +244,8 @@ def _release(batch: Batch, m: Release) -> bool:
     busy = state.running is not None or state.waiting or state.owed
     if state.bound is None or busy or state.suspended_at is not None or state.active_at >= m.before:
         return False
+    if m.dry_run:
+        return True
     batch.lane("route/released", {"reason": m.reason, "session": state.bound})
     batch.internal.append(ROUTED)
     return True

@@ -244,7 +244,7 @@ _LANE: Final = (
         "The messages' outcome: they get no answer.",
         {
             "ids": "the messages",
-            "reason": "superseded, reset, stop, interrupted, session_left, cancelled, expired, cleared, …",
+            "reason": "superseded, reset, stop, interrupted, stale, session_left, cancelled, expired, cleared, …",
             "notice?": "what a wake had to say whose session was left",
         },
     ),

@@ -9,7 +9,7 @@ tests/turns holds the real runner to the same contract.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Literal
 
 from attrs import Factory, define, field, frozen
@@ -17,8 +17,9 @@ from attrs import Factory, define, field, frozen
 from seriatim.actors import endings
 from seriatim.actors.outlet import Outlet, Tell
 from seriatim.actors.steps import Batch, Call, Effects, Gated, StepGate
+from seriatim.actors.summaries import UNABLE, Summed
 from seriatim.errors import SeriatimError
-from seriatim.turn import Silence, TurnDelta, TurnEnded, TurnJob
+from seriatim.turn import Message, Silence, TurnDelta, TurnEnded, TurnJob
 
 
 class _Never:
@@ -181,6 +182,10 @@ class ScriptedRunner:
         turn = self._playing.get((lane, generation))
         if turn is not None:
             turn.gate.proceed(calls)
+
+    def compress(self, lane: str, session: str, history: Sequence[Message], done: Summed) -> None:
+        """See TurnRunner.compress: no script can."""
+        done(None, UNABLE)
 
     def evict(self, lane: str) -> int:
         """See TurnRunner.evict."""

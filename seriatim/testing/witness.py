@@ -13,6 +13,7 @@ from typing import Any
 
 from attrs import Factory, define
 
+from seriatim.aliases import ALIASES
 from seriatim.commits import Commit, Durable, Hot, Outcome
 from seriatim.events import Data, Event, LogId
 from seriatim.model import Outbound
@@ -189,8 +190,8 @@ class Witness:
             self._complain(f"{job.lane}: turn {job.generation} sees {told}, the log says {known}")
 
     def cancels(self, lane: str, generation: int, why: str) -> None:
-        """A turn is cancelled: its end is durable, or the actor that owned it has died."""
-        fenced = "crashed" in why or self.running.get(lane) != generation
+        """A turn is cancelled: its end is durable, the actor that owned it has died, or the store is another's now."""
+        fenced = "crashed" in why or "taken over" in why or self.running.get(lane) != generation
         self._law_2(fenced, f"{lane}: turn {generation} was cancelled before its end was durable")
 
     def proceeds(self, lane: str, calls: tuple[str, ...]) -> None:
@@ -221,7 +222,7 @@ class Witness:
 def all_logs(reader: StoreReader) -> list[LogId]:
     """Every log of the store."""
     logs: list[LogId] = []
-    for prefix in ("lane:", "session:"):
+    for prefix in (ALIASES, "lane:", "session:"):
         while page := reader.logs(prefix, logs[-1] if logs and logs[-1].startswith(prefix) else ""):
             logs += page
     return logs

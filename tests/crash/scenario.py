@@ -45,6 +45,36 @@ class Again:
     when: When = "now"
 
 
+@frozen
+class Same:
+    """The platform tells that chat ``old`` has the id ``new`` now, and tells it again until that was taken in."""
+
+    old: str
+    new: str
+    when: When = "now"
+
+
+@frozen
+class Switch:
+    """The host wants the conversation of chat ``of`` in chat ``to``; asked once."""
+
+    of: str
+    to: str
+    when: When = "quiet"
+
+
+@frozen
+class Stop:
+    """The process is asked to stop. ``waits``: running turns get the time to end; else the drain runs out at once, and
+    they stay open for the next start. Then the next life begins.
+    """
+
+    reason: Literal["shutdown", "restart"] = "shutdown"
+    when: When = "now"
+    waits: bool = False
+
+
+Step = Say | Again | Same | Switch | Stop
 Strike = Callable[[Counter[str], Commit], StoreFault | None]
 
 
@@ -59,7 +89,7 @@ class Scenario:
     """
 
     name: str
-    script: tuple[Say | Again, ...]
+    script: tuple[Step, ...]
     capabilities: Capabilities = Capabilities(replay="ack", text_max=4000)  # noqa: RUF009
     rules: Rules = Rules()  # noqa: RUF009
     slots_max: int = 4
@@ -70,3 +100,7 @@ class Scenario:
     slow_writer: bool = False
     seeds: tuple[int, ...] = Factory(lambda: (1,))
     growth: Growth = Growth()  # noqa: RUF009
+    age_ms_max: int = 86_400_000
+    """How old an unsent reply may become."""
+    away_ms: int = 2_000
+    """How long the process stays away, by the wall clock; less than nothing where that was set back."""
