@@ -65,7 +65,10 @@ from seriatim.limits import KEYS_REMEMBERED_MAX
 from seriatim.mail import (
     Ask,
     AttemptWanted,
+    Bounced,
     CompressionDue,
+    DraftGone,
+    DraftShown,
     Inbound,
     PartAbandoned,
     PartFailed,
@@ -699,7 +702,7 @@ _HEED: Final[dict[type[Any], Callable[[SessionActor, Any], None]]] = {
 # What an ending incarnation still finds in its mailbox and its successor must hear.
 FOR_SUCCESSOR = (
     *(Inbound, Ask, StepOffered, ToolFinished, TurnEnded, TurnBroken),
-    *(AttemptWanted, PartSettled, PartFailed, PartAbandoned),
+    *(AttemptWanted, PartSettled, PartFailed, PartAbandoned, Bounced, DraftShown, DraftGone),
 )
 
 __all__ = [

@@ -37,6 +37,7 @@ from seriatim.ledger import (
     draft_of,
     draft_shown,
     part_abandoned,
+    part_bounced,
     part_failed,
     part_settled,
     tell_unreached,
@@ -44,6 +45,7 @@ from seriatim.ledger import (
 from seriatim.mail import (
     Ask,
     AttemptWanted,
+    Bounced,
     CompressionDue,
     DraftGone,
     DraftShown,
@@ -449,6 +451,7 @@ _RULES: Final[dict[type[Any], Callable[[Batch, Any], None]]] = {
     PartSettled: part_settled,
     PartFailed: part_failed,
     PartAbandoned: part_abandoned,
+    Bounced: part_bounced,
     DraftShown: draft_shown,
     DraftGone: draft_gone,
     DrainTimedOut: _drain_timed_out,
