@@ -43,6 +43,7 @@ from seriatim.effects import (
     DropDelivery,
     Finished,
     ForgetAgent,
+    MoveHere,
     Nack,
     Owes,
     Permit,
@@ -208,6 +209,10 @@ class LanePorts:
     runner: TurnRunner
     slots: TurnSlots
     deliveries: Deliveries
+    budgets: Budgets | None
+    """What people may use; None: as much as they like."""
+    expects: Callable[[str, str], bool]
+    """Whether an item of a lane's album is on its way in."""
     fresh_id: Callable[[], str]
     session_id: Callable[[], str]
     switches: Switches
@@ -223,10 +228,8 @@ class LanePorts:
     running: RunningTurns
     touched: Callable[[str, int], None]
     """Called when a turn starts, with the lane's key and its warm bytes: feeds the cache's order."""
-    budgets: Budgets | None
-    """What people may use; None: as much as they like."""
-    expects: Callable[[str, str], bool]
-    """Whether an item of a lane's album is on its way in."""
+    move: Callable[[str, MoveHere], object]
+    """Called when a session of another lane is to be bound to this one (its key)."""
     counted: Callable[[str, int], object]
     """Called with the lane's key when it begins, and when its count of interruptions in a row has changed."""
     restart: Callable[[], object]
@@ -636,6 +639,9 @@ class SessionActor(PooledActor):
     def _forget_agent(self, permit: Permit | None, effect: ForgetAgent) -> None:
         self._ports.runner.evict(self.key)
 
+    def _move_here(self, permit: Permit | None, effect: MoveHere) -> None:
+        self._ports.move(self.key, effect)
+
     def _compression_wanted(self, permit: Permit | None, effect: CompressionWanted) -> None:
         if not self._compressing:
             self._compressing = True
@@ -681,6 +687,7 @@ _LEAVE: Final[dict[type[Any], Callable[[SessionActor, Permit | None, Any], None]
     DropDelivery: SessionActor._drop_delivery,
     ForgetAgent: SessionActor._forget_agent,
     RestartGateway: SessionActor._restart_gateway,
+    MoveHere: SessionActor._move_here,
     CompressionWanted: SessionActor._compression_wanted,
     CompressSession: SessionActor._compress_session,
     WantSlot: SessionActor._want_slot,
