@@ -7,11 +7,12 @@ replies belong to the runtime. Everything here runs on the gateway's event loop.
 from __future__ import annotations
 
 from collections.abc import Awaitable
+from contextlib import AbstractContextManager
 from typing import Literal, Protocol
 
 from attrs import frozen
 
-from seriatim.model import MessageEvent, Outbound, Sent, Target
+from seriatim.model import MessageEvent, Outbound, Sent, SessionSource, Target
 
 
 @frozen
@@ -62,6 +63,13 @@ class Inbox(Protocol):
 
     def accept(self, event: MessageEvent) -> Awaitable[AcceptReceipt]:
         """Return once the message is durable (or refused, or known already). Raises InvalidInputError."""
+        ...
+
+    def expecting(self, source: SessionSource, album_id: str) -> AbstractContextManager[None]:
+        """While the block lasts, an item of this album is being downloaded; accept it inside the block.
+
+        Its turn waits for it, ten seconds at most.
+        """
         ...
 
     def learn_alias(
@@ -146,6 +154,18 @@ class Lookup(Protocol):
         """Whether an earlier attempt at this part (the same ``idempotency_key``) arrived; None when surely not.
 
         Raises SendError when the platform can't say now; the part is then tried again later.
+        """
+        ...
+
+
+class Bounces(Protocol):
+    """What the runtime's inbox has besides, for platforms that accept a message and report a failure later."""
+
+    def bounced(self, lane: str, delivery: str, part: int, reason: str) -> None:
+        """The part (named as its ``Outbound`` did) was taken and can't be delivered after all.
+
+        Told once for a reply, however often it is reported: nothing is sent again by itself, and the lane's next turn
+        says so. On the gateway's loop; dropped while the gateway can't take it.
         """
         ...
 

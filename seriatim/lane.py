@@ -20,13 +20,15 @@ from seriatim.events import Data, Event, LogId, lane_log, session_log
 from seriatim.facts import NOTHING, UNUSED, Facts, Used, bound_facts
 from seriatim.limits import BOTS_REST_MS, TITLES_MAX, UNREACHED_MAX
 from seriatim.model import Target
-from seriatim.queue_folds import edited, moved
-from seriatim.queueing import Entry, entry_of, join_target
+from seriatim.queue_folds import edited, join_album, moved, noted
+from seriatim.queueing import Entry, entry_of, join_target, size_of
 
 if TYPE_CHECKING:
     from attrs import frozen as value
 else:
     value = attrs.define
+
+BOUNCED: Final = "the platform reported a failure"
 
 WANTED: Final = frozenset({"stop", "operator"})
 """Reasons for which somebody gave a reply up on purpose: nobody has to be told."""
@@ -165,9 +167,10 @@ class LaneState:
     a stuck lane visible. ``merged_into``: the lane that took this one over; nothing is left here then.
     ``unreached``: replies given up, for the next turn to tell of. ``drafts``: first claim of a turn without outcome,
     and the platform's id of the message that shows its reply so far. ``bots``: messages of bots in a row, the last at
-    ``bots_at`` (epoch ms). ``titles``: session and title, the newest last.
-    ``active_at``: epoch ms of what a person, or the host for one, did last; wakes don't count. ``facts``: what the
-    log tells of the bound session (see ``facts.entry``).
+    ``bots_at`` (epoch ms). ``bounced``: replies whose late failure is known. ``titles``: session and title, the newest
+    last. ``active_at``: epoch ms of what a person, or the host for one, did last; wakes don't count. ``facts``: what
+    the log tells of the bound session (see ``facts.entry``). ``notes``: what the next turn is told of edits, with its
+    time.
     ``listed``: the sessions that people saw in the last list, in its order.
     """
 
@@ -198,9 +201,11 @@ class LaneState:
     drafts: tuple[tuple[str, str], ...] = ()
     bots: int = 0
     bots_at: int = 0
+    bounced: tuple[str, ...] = ()
     active_at: int = 0
     facts: Facts = NOTHING
     titles: tuple[tuple[str, str], ...] = ()
+    notes: tuple[tuple[Data, int], ...] = ()
     listed: tuple[str, ...] = ()
 
     def fork(self) -> LaneState:
@@ -236,10 +241,14 @@ class LaneState:
         )
         if self.session is not None:
             twin.session = self.session.fork()
+        if self.bounced:
+            twin.bounced = self.bounced
         twin.active_at = self.active_at
         twin.facts = self.facts
         if self.titles or self.listed:
             twin.titles, twin.listed = self.titles, self.listed
+        if self.notes:
+            twin.notes = self.notes
         return twin
 
 
@@ -337,6 +346,8 @@ def _accepted(state: LaneState, data: Data, event: Event) -> None:
         state.queue.insert(0, entry)
     elif place == "tail":
         state.queue.append(entry)
+    elif place == "album":
+        join_album(state, data, entry)
     else:
         at = join_target(state.queue, entry)
         state.queue[at] = state.queue[at].joined(entry)
@@ -363,6 +374,7 @@ def _claimed(state: LaneState, data: Data, event: Event) -> None:
         del state.queue[0]
     state.boundary = "none"
     state.had_activity = False
+    state.notes = ()
 
 
 def _answered(state: LaneState, data: Data, event: Event) -> None:
@@ -386,7 +398,7 @@ def _merged(state: LaneState, data: Data, event: Event) -> None:
 
 def _dropped(state: LaneState, data: Data, event: Event) -> None:
     gone = set(data["ids"])
-    sizes = {i: len(state.waiting[i].data["text"]) for i in gone if i in state.waiting}
+    sizes = {i: size_of(state.waiting[i].data) for i in gone if i in state.waiting}
     for inbox_id in data["ids"]:
         if state.waiting.pop(inbox_id, None) is not None:
             state.dropped += 1
@@ -468,6 +480,13 @@ def _abandoned(state: LaneState, data: Data, event: Event) -> None:
     _settled(state, data, event)
 
 
+def _bounced(state: LaneState, data: Data, event: Event) -> None:
+    """The platform reports a failure after it had taken the reply."""
+    if data["id"] not in state.bounced:
+        state.bounced = (*state.bounced, data["id"])[-UNREACHED_MAX:]
+        state.unreached = (*state.unreached, Unreached(data["id"], event.time, BOUNCED))[-UNREACHED_MAX:]
+
+
 def _retried(state: LaneState, data: Data, event: Event) -> None:
     """Somebody asked for it: its age begins again. What may have arrived stays in doubt."""
     owed = state.owed.get(data["id"])
@@ -509,6 +528,7 @@ def _bound(state: LaneState, data: Data, event: Event) -> None:
     state.had_activity = data.get("hadActivity", False)
     state.suspended_at = None
     state.resume_reason = None
+    state.notes = ()
     state.active_at = data.get("activeAt", event.time)
     state.facts = bound_facts(state.facts, data, event.time)
 
@@ -576,6 +596,7 @@ _LANE_RULES: Final[dict[str, LaneRule]] = {
     "inbox/dropped": _dropped,
     "inbox/interrupted": _interrupted,
     "inbox/edited": edited,
+    "inbox/noted": noted,
     "queue/moved": moved,
     "delivery/owed": _owed,
     "delivery/none": _nothing,
@@ -584,6 +605,7 @@ _LANE_RULES: Final[dict[str, LaneRule]] = {
     "delivery/waits": _waits,
     "delivery/settled": _settled,
     "delivery/abandoned": _abandoned,
+    "delivery/bounced": _bounced,
     "delivery/retried": _retried,
     "delivery/draft": _draft,
     "route/bound": _bound,

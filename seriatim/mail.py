@@ -81,6 +81,11 @@ class SlotGranted:
 
 
 @frozen
+class HoldOver:
+    """From the gate: the time has come for which the next turn was held back."""
+
+
+@frozen
 class TurnBroken:
     """The running turn can't go on: what it said can't be made durable (from the gate), or it is silent for too long.
 
@@ -134,6 +139,15 @@ class PartAbandoned:
     part: int
     reason: str
     detail: str = ""
+
+
+@frozen
+class Bounced:
+    """From an adapter: the platform had taken the part, and says now that it can't be delivered."""
+
+    delivery: str
+    part: int
+    reason: str
 
 
 @frozen
@@ -195,6 +209,7 @@ Mail = (
     | MoveRefused
     | Recover
     | SlotGranted
+    | HoldOver
     | StepOffered
     | ToolFinished
     | TurnEnded
@@ -203,6 +218,7 @@ Mail = (
     | PartSettled
     | PartFailed
     | PartAbandoned
+    | Bounced
     | DraftShown
     | DraftGone
     | DrainTimedOut

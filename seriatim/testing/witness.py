@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from attrs import Factory, define
 
@@ -46,12 +46,13 @@ class Witness:
         self.messages: set[str] = set()
         self.running: dict[str, int | None] = {}
         self.claimed: set[tuple[str, int]] = set()
+        self.begun: set[str] = set()
         self.calls: set[tuple[str, str]] = set()
         self.results: set[tuple[str, str]] = set()
         self.attempts: Counter[tuple[str, int]] = Counter()
         self.owed: set[str] = set()
         self.heads: dict[str, int] = {}
-        self._said: dict[str, list[tuple[int, str]]] = {}
+        self._said: dict[str, list[tuple[int, str | None, str]]] = {}
         self._waiting: dict[str, set[str]] = {}
         self._counts: dict[str, Counter[str]] = {}
         self._incarnations: dict[LogId, int] = {}
@@ -104,6 +105,7 @@ class Witness:
             case "inbox/claimed":
                 self.running[owner] = data["generation"]
                 self.claimed.add((owner, data["generation"]))
+                self.begun.update(data["ids"])
             case "inbox/answered":
                 self._end(owner, "answered", [data["id"]])
                 if data["by"] == "turn":
@@ -115,15 +117,18 @@ class Witness:
             case "lane/merged":
                 self._move(owner, data)
             case "user/message" | "assistant/message":
-                self._said.setdefault(owner, []).append((data["turn"], data["text"]))
+                said = (data["turn"], data["text"], data["id"] if "at" in data else "")
+                self._said.setdefault(owner, []).append(said)
             case "tool/call":
                 self.calls.add((owner, data["id"]))
             case "tool/result":
                 self.results.add((owner, data["id"]))
+                self._said.setdefault(owner, []).append((data["turn"], None, ""))
             case "delivery/owed":
                 self.owed.add(data["id"])
                 if data.get("attempt"):
-                    self.attempts.update((data["id"], part) for part in range(len(data["parts"])))
+                    first = data.get("first", len(data["parts"]))
+                    self.attempts.update((data["id"], part) for part in range(first))
             case "delivery/attempt":
                 self.attempts[data["id"], data["part"]] += 1
             case _:
@@ -176,7 +181,13 @@ class Witness:
     def begins(self, job: TurnJob) -> None:
         """A turn's agent sees the conversation for the first time: it is what the log holds."""
         told = [message.text for message in job.history if message.role != "tool"]
-        known = [text for turn, text in self._said.get(job.session, ()) if turn < job.number]
+        said = [told for told in self._said.get(job.session, ()) if told[0] < job.number]
+        if job.resumed_from is not None:
+            # What is asked again, with nothing done about it yet, stands in the turn itself.
+            again = {inbox_id for claim in job.claims for inbox_id in (claim.id, *claim.items)}
+            while said and said[-1][2] in again:
+                del said[-1]
+        known = [text for _, text, _ in said if text is not None]
         self.checked["history_is_the_log"] += 1
         if told != known:
             self._complain(f"{job.lane}: turn {job.generation} sees {told}, the log says {known}")
@@ -197,7 +208,11 @@ class Witness:
         self._law_2(known, f"{ran.lane}: tool call {ran.call} ran before it was durable")
 
     def sends(self, out: Outbound) -> None:
-        """A part is given to the platform: owed, and this attempt recorded."""
+        """A part is given to the platform: owed, and this attempt recorded. A draft: its turn has begun."""
+        if out.delivery.startswith(DRAFT):
+            claim = out.delivery.removeprefix(DRAFT)
+            self._law_2(claim in self.begun, f"{claim}'s draft was shown before its turn had begun durably")
+            return
         name = (out.delivery, out.part)
         self._effects.sent[name] += 1
         sent, recorded = self._effects.sent[name], self.attempts[name]
@@ -209,6 +224,10 @@ class Witness:
         self.checked["law_2"] += 1
         if not holds:
             self._complain(text)
+
+
+DRAFT: Final = "draft "
+"""What the names of drafts begin with, as deliveries of their own."""
 
 
 def all_logs(reader: StoreReader) -> list[LogId]:
