@@ -203,7 +203,7 @@ class Witness:
         said = [told for told in self._said.get(job.session, ()) if told[0] < job.number]
         if job.resumed_from is not None:
             # What is asked again, with nothing done about it yet, stands in the turn itself.
-            again = {inbox_id for claim in job.claims for inbox_id in (claim.id, *getattr(claim, "items", ()))}
+            again = {inbox_id for claim in job.claims for inbox_id in (claim.id, *claim.items)}
             while said and said[-1][2] in again:
                 del said[-1]
         known = [text for _, text, _ in said if text is not None]
