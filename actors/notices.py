@@ -14,6 +14,7 @@ from seriatim.limits import NOTICE_MS, NOTICES_MAX
 from seriatim.model import MessageEvent, Outbound, Target
 
 REFUSED: Final = "Messages can't be taken right now, because their storage fails. Please try again later."
+BUSY_NOTICE: Final = "One thing after the other: please say that again when the answer to what came before is there."
 KEPT: Final = (
     "Your message is kept safely, but it can't be answered right now, because storage is unavailable. It will be "
     "answered as soon as that works again."

@@ -94,6 +94,13 @@ class RunningTurns:
             run.since = self._clock.monotonic_ms()
             run.commits = False
 
+    def asks(self, lane: str, generation: int, more: int) -> None:
+        """The agent waits for ``more`` answers more (or less) from outside."""
+        run = self._of(lane, generation)
+        if run is not None:
+            run.since = self._clock.monotonic_ms()
+            run.asks = max(0, run.asks + more)
+
     def shown(self, lane: str, generation: int) -> str:
         """What the turn has shown and not said in a message since."""
         run = self._of(lane, generation)

@@ -43,10 +43,10 @@ from seriatim.mail import (
     Quarantine,
     Recover,
 )
-from seriatim.turn import TurnEnded
+from seriatim.turn import DelegationEnded, TurnEnded
 
 _log = logging.getLogger("seriatim.supervisor")
-_FORWARDED = frozenset({Inbound, Ask, PartSettled, PartFailed, PartAbandoned})
+_FORWARDED = frozenset({Inbound, Ask, PartSettled, PartFailed, PartAbandoned, DelegationEnded})
 
 State = Literal["fencing", "reading", "live", "passivating", "backing off", "unwinding", "quarantined"]
 
@@ -398,7 +398,13 @@ class SupervisorActor(PooledActor):
         )
         lane.state = "quarantined" if lane.failing else "live"
         ports.directory.add(lane.key, lane.ref, gate)
-        lane.ref.signal(Quarantine(lane.last) if lane.failing else Recover(live_generation=lane.live_generation))
+        if lane.failing:
+            lane.ref.signal(Quarantine(lane.last))
+        else:
+            # What has ended meanwhile says so itself, by mail that is held.
+            ended = {mail.id for mail in lane.held if type(mail) is DelegationEnded}
+            works = ports.runner.delegations(lane.key) | ended
+            lane.ref.signal(Recover(live_generation=lane.live_generation, delegations=works))
         lane.live_generation = 0
         self._tell_found(message)
         held, lane.held = lane.held, []

@@ -40,6 +40,12 @@ class Rules:
     refuse_behind: bool = False
     bot_exchanges_max: int = 8
     partial: Literal["withhold", "send"] = "withhold"
+    busy: Literal["queue", "interrupt", "steer", "refuse"] = "queue"
+    approval_ms: int = 0
+
+
+def _no_output(delegation: str) -> str:
+    return ""
 
 
 def _nothing_streamed(generation: int) -> str:
@@ -52,7 +58,7 @@ class Now:
 
     ``time``: epoch ms. ``fresh_id`` and ``session_id`` make new ids. ``take_slot`` tries to take a turn
     slot without waiting. ``channel`` tells about the way to a target. ``draining``: start no turn. ``streamed`` tells
-    what the turn of a generation has shown of its answer so far.
+    what the turn of a generation has shown of its answer so far, ``output`` what a delegation has given.
     """
 
     time: int
@@ -62,6 +68,7 @@ class Now:
     channel: Callable[[Target], Channel]
     draining: bool = False
     streamed: Callable[[int], str] = _nothing_streamed
+    output: Callable[[str], str] = _no_output
 
 
 @define

@@ -8,11 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from seriatim.approvals import answer_again, approval_expired, approval_wanted
 from seriatim.asking import ask
 from seriatim.batch import Batch
 from seriatim.bots import too_many_bots
+from seriatim.busy import BUSY, interrupt, refuses, steer, user_message
 from seriatim.closers import OpenTurn
 from seriatim.commands import COMMANDS, unknown_command
+from seriatim.delegations import close_lost, delegation_ended, delegation_wanted
 from seriatim.effects import (
     Ack,
     AckDuplicate,
@@ -38,6 +41,7 @@ from seriatim.ledger import (
 )
 from seriatim.limits import WAITING_MAX
 from seriatim.mail import (
+    ApprovalExpired,
     Ask,
     AttemptWanted,
     DraftGone,
@@ -56,7 +60,17 @@ from seriatim.mail import (
 from seriatim.queueing import authority, entry_of, place, turns_before
 from seriatim.recovery import close_turn, recover, take_up_all, with_shown
 from seriatim.silence import MARKER_REASON, SILENCE_NOTICE, judged
-from seriatim.turn import StepOffered, ToolCall, ToolFinished, TurnEnded
+from seriatim.turn import (
+    Approve,
+    Delegate,
+    DelegationEnded,
+    Steer,
+    StepOffered,
+    ToolCall,
+    ToolFinished,
+    TurnAsks,
+    TurnEnded,
+)
 from seriatim.wakes import drop_left, refuse_pin
 
 FAILED_TEXT: Final = "This message could not be answered: the agent {how}."
@@ -81,6 +95,9 @@ def _inbound(batch: Batch, m: Inbound) -> None:
         batch.after.append(AckDuplicate(m.id))
         return
     if m.event.source.is_bot and too_many_bots(batch, m):
+        return
+    if batch.rules.busy == "refuse" and refuses(batch, m):
+        batch.internal.append(Nack(m.id, BUSY))
         return
     waits = not m.command or (m.command == "queue" and bool(m.args))
     if waits and len(batch.state.waiting) >= WAITING_MAX:
@@ -116,6 +133,8 @@ def _accept(batch: Batch, m: Inbound, kind: str) -> None:
     assert state.bound is not None
     before = turns_before(state.queue, m.id, state.running is not None)
     batch.after.append(Ack(m.id, "merged" if where == "join" else "accepted", state.bound, before))
+    if kind == "human" and batch.rules.busy == "interrupt":
+        interrupt(batch, m.id)
     start_next(batch)
 
 
@@ -183,7 +202,7 @@ def _start(batch: Batch, kind: str, ids: tuple[str, ...], held: Running | None) 
     for data, time in claims:
         batch.size += len(data["text"])
         if data["id"] not in told:  # a resumed turn repeats no user message
-            batch.session("user/message", _user_message(number, data, time))
+            batch.session("user/message", user_message(number, data, time))
     batch.session("step/start", {"turn": number, "step": 1})
     batch.after.append(RunTurn(session.id, number, generation, attempt, claims, boundary, had_activity, resumed_from))
 
@@ -195,15 +214,6 @@ def _lifts_suspension(batch: Batch, kind: str, ids: tuple[str, ...]) -> bool:
         return False
     # A wake, and whatever was accepted before the /stop, still runs in the suspended session.
     return at < 0 or (kind != "wake" and max(state.waiting[i].seq for i in ids) > at)
-
-
-def _user_message(turn: int, data: Data, time: int) -> Data:
-    source = data["source"]
-    message: Data = {"turn": turn, "id": data["id"], "text": data["text"], "at": time}
-    name = source.get("user_name") or source.get("user_id")
-    if name is not None:
-        message["author"] = name
-    return message
 
 
 def _open_turn(batch: Batch, generation: int) -> OpenTurn | None:
@@ -223,6 +233,17 @@ def _step_offered(batch: Batch, m: StepOffered) -> None:
     batch.session("assistant/message", {"turn": turn.number, "step": turn.step, "text": m.text, "calls": asked})
     _record_calls(batch, turn, m.calls)
     batch.after.append(ReleaseCalls(m.generation, tuple(call.id for call in m.calls)))
+
+
+def _turn_asks(batch: Batch, m: TurnAsks) -> None:
+    """What the running agent wants of its lane; nobody waits for the answer of one that is over."""
+    if _open_turn(batch, m.generation) is not None:
+        _WISHES[type(m.wish)](batch, m)
+
+
+def _delegation_ended(batch: Batch, m: DelegationEnded) -> None:
+    delegation_ended(batch, m)
+    start_next(batch)
 
 
 def _record_calls(batch: Batch, turn: OpenTurn, calls: tuple[ToolCall, ...]) -> None:
@@ -248,6 +269,8 @@ def _tool_finished(batch: Batch, m: ToolFinished) -> None:
     data: Data = {"turn": turn.number, "step": turn.step, "id": m.call_id, "content": m.content}
     if m.error:
         data["error"] = True
+    if m.mended:
+        data["mended"] = True
     batch.session("tool/result", data)
     _record_calls(batch, turn, m.next)
     if not turn.calls:
@@ -328,6 +351,10 @@ def _camel(name: str) -> str:
 
 def _recover(batch: Batch, m: Recover) -> None:
     recover(batch, m)
+    if batch.state.approvals:
+        answer_again(batch)
+    if batch.state.delegations:
+        close_lost(batch, m)
     start_next(batch)
 
 
@@ -357,6 +384,12 @@ def _quarantine(batch: Batch, m: Quarantine) -> None:
     batch.owe(QUARANTINED_TEXT, to)
 
 
+_WISHES: Final[dict[type[Any], Callable[[Batch, TurnAsks], None]]] = {
+    Steer: steer,
+    Approve: approval_wanted,
+    Delegate: delegation_wanted,
+}
+
 _RULES: Final[dict[type[Any], Callable[[Batch, Any], None]]] = {
     Inbound: _inbound,
     Recover: _recover,
@@ -365,6 +398,9 @@ _RULES: Final[dict[type[Any], Callable[[Batch, Any], None]]] = {
     ToolFinished: _tool_finished,
     TurnEnded: _turn_ended,
     TurnBroken: _turn_broken,
+    TurnAsks: _turn_asks,
+    DelegationEnded: _delegation_ended,
+    ApprovalExpired: approval_expired,
     AttemptWanted: attempt_wanted,
     PartSettled: part_settled,
     PartFailed: part_failed,

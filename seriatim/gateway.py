@@ -17,13 +17,16 @@ from typing import Any
 import attrs
 
 from seriatim.actors.lane_queue import LaneQueue, asked
-from seriatim.actors.notices import REFUSED
+from seriatim.actors.notices import BUSY_NOTICE, REFUSED
 from seriatim.actors.receipts import End, Receipt
 from seriatim.actors.runtime import Runtime
 from seriatim.actors.spooling import UNAVAILABLE
 from seriatim.adapters.base import Adapter
+from seriatim.approvals import ListApprovals, ResolveApproval
+from seriatim.busy import BUSY
 from seriatim.errors import GatewayClosedError, InvalidInputError, StoreUnhealthyError, WrongThreadError
 from seriatim.keys import canonical_key, parse_session_key
+from seriatim.lane import Approval
 from seriatim.mainloop import OwnLoop
 from seriatim.model import MessageEvent, Platform, SessionSource
 from seriatim.opening import resolve
@@ -73,13 +76,11 @@ class Gateway(OwnLoop):
         receipt = await future
         if receipt.outcome == "pending":
             raise GatewayClosedError("the gateway stopped before it was known whether the message is durable")
-        if (
-            self._door is None
-            and receipt.outcome == "refused"
-            and receipt.reason == UNAVAILABLE
-            and self._notices is not None
-        ):
-            self._notices.tell(event, REFUSED)
+        if receipt.outcome == "refused" and self._notices is not None:
+            if receipt.reason == UNAVAILABLE and self._door is None:
+                self._notices.tell(event, REFUSED)
+            elif receipt.reason == BUSY:
+                self._notices.tell(event, BUSY_NOTICE)
         return receipt
 
     def submit(self, event: MessageEvent) -> Future[Receipt]:
@@ -130,6 +131,23 @@ class Gateway(OwnLoop):
     async def cancel(self, receipt: Receipt) -> CancelOutcome:
         """Take a message back that still waits: it is dropped{cancelled}. See ``LaneQueue.cancel``."""
         return await self.queue(receipt.session_key).cancel(receipt.message_id)
+
+    async def approvals(self, session_key: str) -> tuple[Approval, ...]:
+        """What the lane's turns ask and nobody has answered, oldest first: each with its ``id`` and ``question``.
+
+        Raises InvalidInputError for what is no lane's key, StoreUnhealthyError, GatewayClosedError. On the loop.
+        """
+        parse_session_key(session_key)
+        asked_of: tuple[Approval, ...] = await asked(self._live(), session_key, ListApprovals())
+        return asked_of
+
+    async def resolve_approval(self, session_key: str, approval_id: str, *, approved: bool) -> bool:
+        """Answer a question in its people's place, durably; False if it isn't open, unless it has that answer already.
+
+        Raises as ``approvals``.
+        """
+        parse_session_key(session_key)
+        return bool(await asked(self._live(), session_key, ResolveApproval(approval_id, approved)))
 
     def undelivered(self, *, given_up: bool = False) -> list[Undelivered]:
         """Replies that have not arrived, oldest first; ``given_up``: also those that are no longer tried.

@@ -63,6 +63,8 @@ def end_claims(batch: Batch, end: str, text: str | None) -> None:
     running = batch.state.running
     assert running is not None
     first, *others = running.ids
+    if batch.state.approvals:
+        deny_open(batch, first, end)
     batch.lane("inbox/answered", {"id": first, "by": "turn", "end": end})
     batch.after.append(Finished(first, "answered", text, end))
     if others:
@@ -70,6 +72,13 @@ def end_claims(batch: Batch, end: str, text: str | None) -> None:
         batch.after.extend(Finished(inbox_id, "merged", text, end) for inbox_id in others)
     if batch.state.resume_reason is not None:
         batch.lane("resume/cleared", {})
+
+
+def deny_open(batch: Batch, claim: str, by: str) -> None:
+    """Answer what a turn still asks with no: whatever ended it, its questions go with it."""
+    for asked in batch.state.approvals:
+        if asked.claim == claim and not asked.answer:
+            batch.lane("approval/resolved", {"id": asked.id, "answer": "denied", "by": by})
 
 
 def abandon(batch: Batch, owed: Owed, first: int, reason: str, detail: str = "") -> None:
