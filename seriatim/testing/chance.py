@@ -105,7 +105,7 @@ def plan_of(seed: int) -> Plan:
             separate_attempt=one(False, False, True),
             stop_suspends=one(True, True, True, False),
             freshness_ms=one(3_600_000, 3_600_000, 700),
-            busy=one("queue", "queue", "interrupt", "steer", "refuse"),
+            busy=one("queue", "queue", "interrupt", "steer"),
             approval_ms=one(0, 0, 5_000),
         ),
         age_ms=one(24 * 3_600_000, 24 * 3_600_000, 20_000),
