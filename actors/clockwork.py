@@ -10,7 +10,7 @@ from typing import Any
 from seriatim.actors.refs import Ref
 from seriatim.clock import Clock, Timer
 
-__all__ = ["LoopTimer", "SystemClock", "signal_later"]
+__all__ = ["LoopTimer", "SystemClock", "WallClock", "signal_later"]
 
 
 def signal_later(clock: Clock, delay_ms: float, ref: Ref[Any], message: object) -> Timer:
@@ -50,6 +50,14 @@ class LoopTimer:
         handle = self._handle
         if handle is not None and _is_running(self._loop):
             handle.cancel()  # from elsewhere the loop forgets the handle when it falls due
+
+
+class WallClock:
+    """The machine's wall time, for those who have no loop and set no timers."""
+
+    def now_ms(self) -> int:
+        """Milliseconds since 1970, UTC."""
+        return time.time_ns() // 1_000_000
 
 
 class SystemClock:

@@ -6,8 +6,15 @@ import itertools
 import secrets
 import time
 from collections.abc import Callable
+from typing import Protocol
 
-from seriatim.clock import Clock
+
+class NowMs(Protocol):
+    """What ids need of a clock."""
+
+    def now_ms(self) -> int:
+        """Wall time, milliseconds since 1970, UTC."""
+        ...
 
 
 class Ids:
@@ -16,7 +23,7 @@ class Ids:
     ``token(n)`` gives ``n`` random hex digits; a simulation hands in its own. Any thread.
     """
 
-    def __init__(self, clock: Clock, token: Callable[[int], str] | None = None) -> None:
+    def __init__(self, clock: NowMs, token: Callable[[int], str] | None = None) -> None:
         self._clock = clock
         self._token = token or (lambda digits: secrets.token_hex((digits + 1) // 2)[:digits])
         self._start = self._token(8)

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from attrs import evolve, frozen
 
+from seriatim.actors.lookup import looked_up
 from seriatim.actors.persistence import Keep
 from seriatim.actors.pooled import PooledActor
 from seriatim.actors.receipts import End
@@ -17,7 +18,7 @@ from seriatim.actors.upkeep import Bookmarks
 from seriatim.errors import LogCompactedError
 from seriatim.events import Event, LogId, lane_log, session_log
 from seriatim.lane import LaneState, SessionPart, apply_lane, apply_session
-from seriatim.shown import Loaded
+from seriatim.shown import Besides, Loaded
 from seriatim.silence import judged
 from seriatim.snapshots import STATE_VERSION, lane_from_snapshot, session_from_snapshot
 from seriatim.storage.checkpoints import read_whole
@@ -85,6 +86,7 @@ class ReadSession:
     session: str
     whole: bool
     reply_to: Ref[Any]
+    besides: Besides | None = None
 
 
 class LaneReader(PooledActor):
@@ -106,7 +108,7 @@ class LaneReader(PooledActor):
         if type(message) is ReadTranscript:
             answer = self._read_transcript(message)
         elif type(message) is ReadSession:
-            answer = self._read_session(message.session, message.whole)
+            answer = self._read_session(message)
         else:
             assert type(message) is ReadLane
             try:
@@ -135,11 +137,14 @@ class LaneReader(PooledActor):
             self._writer.signal(Keep((snapshot,)))
         return TranscriptRead(session, upto, messages)
 
-    def _read_session(self, session: str, whole: bool) -> Loaded:
+    def _read_session(self, message: ReadSession) -> Loaded:
+        session, whole, besides = message.session, message.whole, message.besides
         try:
-            return Loaded(session, whole, read_shown(self._opened(), session, whole=whole))
+            shown = read_shown(self._opened(), session, whole=whole) if session else None
+            found = None if besides is None else looked_up(self._opened(), besides)
+            return Loaded(session, whole, shown, None, besides, found)
         except Exception as error:
-            return Loaded(session, whole, None, error)
+            return Loaded(session, whole, None, error, besides)
 
 
 def read_lane(reader: StoreReader, message: ReadLane) -> LaneRead:
@@ -150,6 +155,14 @@ def read_lane(reader: StoreReader, message: ReadLane) -> LaneRead:
     if state.bound is not None:
         _read_session(reader, state, bookmarks, transcript)
     return LaneRead(message.key, message.incarnation, state, transcript, bookmarks, ends.told(reader))
+
+
+def read_state(reader: StoreReader, key: str) -> LaneState:
+    """A lane's state, its session part included, as the logs tell it now. Raises what the reader raises."""
+    state, bookmarks = _read_lane(reader, key, _Ends(frozenset()))
+    if state.bound is not None:
+        _read_session(reader, state, bookmarks, Transcript())
+    return state
 
 
 def _read_lane(reader: StoreReader, key: str, ends: _Ends) -> tuple[LaneState, Bookmarks]:

@@ -119,6 +119,8 @@ class Runtime:
         """Why the store fails now; None while it works."""
         self.on_store: Callable[[str | None], object] = lambda reason: None
         """Called on the writer's thread when that changes."""
+        self.on_routed: Callable[[str], object] = lambda key: None
+        """Called on the lanes' thread with the key of a lane that is bound to another session than before."""
         self.on_restart: Callable[[], object] = lambda: None
         """Called on the lanes' thread when an operator has asked for a restart, durably."""
         self._port: CommitPort | None = None
@@ -334,6 +336,7 @@ class Runtime:
             compact=self._upkeep.signal,
             growth=self.settings.growth,
             on_error=self._on_error,
+            routed=lambda key: self.on_routed(key),  # noqa: PLW0108  (as restart, below)
             touched=self.warm.touched,
             restart=lambda: self.on_restart(),  # noqa: PLW0108  (whoever hears of it is named later)
         )

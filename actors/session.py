@@ -23,7 +23,7 @@ from seriatim.actors.refs import Ref
 from seriatim.actors.running import RunningTurns
 from seriatim.actors.showing import Delta, Idle, Working
 from seriatim.actors.slots import TurnSlots
-from seriatim.actors.transcript import Transcript
+from seriatim.actors.transcript import History, Transcript
 from seriatim.actors.turns import TurnRunner
 from seriatim.actors.upkeep import Bookmarks, CompactLane, Growth
 from seriatim.batch import Now
@@ -35,17 +35,22 @@ from seriatim.effects import (
     Answered,
     ApprovalDue,
     CancelTurn,
+    CompressionWanted,
+    CompressSession,
     Deliver,
     DropDelivery,
     EndDelegations,
     Finished,
+    ForgetAgent,
     Nack,
     Owes,
     Permit,
     Proceed,
     ReadShown,
     ReleaseCalls,
+    RestartGateway,
     ReturnSlot,
+    Routed,
     RunTurn,
     SendPart,
     WantSlot,
@@ -60,11 +65,13 @@ from seriatim.mail import (
     ApprovalExpired,
     Ask,
     AttemptWanted,
+    CompressionDue,
     Inbound,
     PartAbandoned,
     PartFailed,
     PartSettled,
     SlotGranted,
+    SummaryMade,
     TurnBroken,
 )
 from seriatim.model import SessionSource, Target
@@ -174,6 +181,8 @@ class LanePorts:
     """Called when an operator's command to start the gateway anew is durable."""
     sources: dict[str, tuple[Data, SessionSource]] = Factory(dict)
     """Where each lane's people spoke last, as logged and as checked; bounded, so that idle lanes keep none."""
+    routed: Callable[[str], object] = lambda key: None
+    """Called with the key of a lane that has been bound to another session, or to none."""
 
 
 class SessionActor(PooledActor):
@@ -196,6 +205,8 @@ class SessionActor(PooledActor):
         self._over = False
         self._unread: RunTurn | None = None
         """The turn that waits for its history."""
+        self._compressing = False
+        """Whether a summary is being made, or about to be: there is one at a time."""
         self._shown: tuple[Target, int] | None = None
         """To whom it is shown what the turn of that generation does."""
         self._now = Now(0, ports.fresh_id, ports.session_id, self._take_slot, ports.channel, streamed=self._streamed)
@@ -246,6 +257,9 @@ class SessionActor(PooledActor):
 
     def _slot_came(self, message: SlotGranted) -> None:
         self._granted += 1
+
+    def _compression_came(self, message: CompressionDue | SummaryMade) -> None:
+        self._compressing = False
 
     def _step_came(self, message: StepOffered) -> None:
         self._ports.running.tells(self.key, message.generation, text=bool(message.text))
@@ -364,7 +378,10 @@ class SessionActor(PooledActor):
         self._ports.deliveries.show(target.platform, target.account, Idle(self.key, generation))
 
     def _read_shown(self, permit: Permit | None, effect: ReadShown) -> None:
-        self._ports.reader.tell(ReadSession(effect.session, effect.whole, self.own_ref))
+        self._ports.reader.tell(ReadSession(effect.session, effect.whole, self.own_ref, effect.besides))
+
+    def _routed(self, permit: Permit | None, effect: Routed) -> None:
+        self._ports.routed(self.key)
 
     # --- what leaves -----------------------------------------------------------------------------------
 
@@ -426,11 +443,11 @@ class SessionActor(PooledActor):
             effect.generation,
             effect.attempt,
             claims,
-            self._transcript.before(effect.number),
+            self._history_of(effect),
             effect.boundary,
             effect.had_activity,
             effect.resumed_from,
-            claims[0].id,
+            effect.claims[0][0].get("again", claims[0].id),
             self._shared,
             self._now.time + running.silence_ms if running.silence_ms else None,
         )
@@ -442,6 +459,11 @@ class SessionActor(PooledActor):
 
     def _output(self, delegation: str) -> str:
         return self._ports.runner.output(self.key, delegation)
+
+    def _history_of(self, effect: RunTurn) -> History:
+        if effect.resumed_from is None:
+            return self._transcript.before(effect.number)
+        return self._transcript.before(effect.number, frozenset(data["id"] for data, _ in effect.claims))
 
     def _streamed(self, generation: int) -> str:
         return self._ports.running.shown(self.key, generation)
@@ -503,6 +525,28 @@ class SessionActor(PooledActor):
     def _drop_delivery(self, permit: Permit | None, effect: DropDelivery) -> None:
         self._ports.deliveries.tell(effect.target, effect)
 
+    def _forget_agent(self, permit: Permit | None, effect: ForgetAgent) -> None:
+        self._ports.runner.evict(self.key)
+
+    def _compression_wanted(self, permit: Permit | None, effect: CompressionWanted) -> None:
+        if not self._compressing:
+            self._compressing = True
+            self.own_ref.signal(CompressionDue(effect.session, effect.turn))
+
+    def _compress_session(self, permit: Permit | None, effect: CompressSession) -> None:
+        assert permit is not None
+        self._compressing = True
+
+        def done(text: str | None, why: str) -> None:
+            self._ports.post(self.key, SummaryMade(effect, text, why))
+
+        history = History(list(effect.said), len(effect.said))
+        self._ports.runner.compress(self.key, effect.session, history, done)
+
+    def _restart_gateway(self, permit: Permit | None, effect: RestartGateway) -> None:
+        assert permit is not None
+        self._ports.restart()
+
 
 TICK = Tick()
 _LEAVE: Final[dict[type[Any], Callable[[SessionActor, Permit | None, Any], None]]] = {
@@ -522,12 +566,19 @@ _LEAVE: Final[dict[type[Any], Callable[[SessionActor, Permit | None, Any], None]
     Deliver: SessionActor._deliver,
     SendPart: SessionActor._send_part,
     DropDelivery: SessionActor._drop_delivery,
+    ForgetAgent: SessionActor._forget_agent,
+    RestartGateway: SessionActor._restart_gateway,
+    CompressionWanted: SessionActor._compression_wanted,
+    CompressSession: SessionActor._compress_session,
     WantSlot: SessionActor._want_slot,
     ReturnSlot: SessionActor._return_slot,
     ReadShown: SessionActor._read_shown,
+    Routed: SessionActor._routed,
 }
 _HEED: Final[dict[type[Any], Callable[[SessionActor, Any], None]]] = {
     SlotGranted: SessionActor._slot_came,
+    CompressionDue: SessionActor._compression_came,
+    SummaryMade: SessionActor._compression_came,
     StepOffered: SessionActor._step_came,
     ToolFinished: SessionActor._result_came,
     TurnAsks: SessionActor._wish_came,

@@ -27,7 +27,14 @@ from seriatim.actors.system import ActorSystem
 from seriatim.actors.turns import TurnRunner
 from seriatim.batch import Rules
 from seriatim.clock import Clock
-from seriatim.errors import ActorDeadError, ActorError, MailboxFullError, OwnershipLostError, SeriatimError
+from seriatim.errors import (
+    ActorDeadError,
+    ActorError,
+    MailboxFullError,
+    OwnershipLostError,
+    SeriatimError,
+    WriteUnknownError,
+)
 from seriatim.events import lane_log
 from seriatim.gate import Gate
 from seriatim.keys import parse_session_key
@@ -531,7 +538,11 @@ class SupervisorActor(PooledActor):
 
     def _leftover(self, lane: _Lane) -> list[Any]:
         gate, lane.gate = lane.gate, None
-        return [] if gate is None else list(gate.leftover())
+        if gate is None:
+            return []
+        for token in gate.unsure():
+            self._ports.asks.fail(token, WriteUnknownError("the lane died while this was being written; look again"))
+        return list(gate.leftover())
 
     def _inherit(self, lane: _Lane, mail: list[Any]) -> None:
         lane.held[:0] = [m for m in mail if type(m) in _FORWARDED]

@@ -103,11 +103,11 @@ class Transcript:
                 assert self.session is not None
                 self.begin(self.session, missing=event.seq + 1)
 
-    def before(self, turn: int) -> History:
-        """The messages of the turns before ``turn``."""
+    def before(self, turn: int, claims: frozenset[str] = frozenset()) -> History:
+        """The messages of the turns before ``turn``; what it claims itself (ids) and nobody has answered, isn't one."""
         messages = self._messages
         length = len(messages)
-        while length and _turn(messages[length - 1]) >= turn:
+        while length and (_turn(last := messages[length - 1]) >= turn or _claimed(last, claims)):
             length -= 1
         return History(messages, length)
 
@@ -115,6 +115,10 @@ class Transcript:
 def _turn(told: Message | Event) -> int:
     number: int = told.data.get("turn", 0)
     return number
+
+
+def _claimed(told: Message | Event, claims: frozenset[str]) -> bool:
+    return told.data.get("id") in claims and "at" in told.data
 
 
 def _text(event: Event) -> str:

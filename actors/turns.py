@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from types import CoroutineType
 from typing import Any, Protocol
@@ -29,11 +29,12 @@ from seriatim.actors.eager import begin
 from seriatim.actors.live_turn import Turn
 from seriatim.actors.outlet import Outlet, Report, Tell
 from seriatim.actors.steps import StepGate
+from seriatim.actors.summaries import Summaries, Summed
 from seriatim.actors.waits import Asker, running_turn
 from seriatim.actors.warm import Warm, WarmAgents
 from seriatim.actors.wishes import Wishes
 from seriatim.errors import InvalidInputError, TurnCancelledError
-from seriatim.turn import TurnEnded, TurnJob
+from seriatim.turn import Message, TurnEnded, TurnJob
 
 _log = logging.getLogger("seriatim.turns")
 
@@ -82,6 +83,13 @@ class TurnRunner(Protocol):
 
     def evict(self, lane: str) -> int:
         """Begin the soft release of the lane's idle warm agent; its logical bytes, 0 if none or in use."""
+        ...
+
+    def compress(self, lane: str, session: str, history: Sequence[Message], done: Summed) -> None:
+        """Have the lane's agent sum up ``history``; ``done`` is called once, with the text, or with None and why not.
+
+        It may take up to COMPRESS_S_MAX; turns of the lane may run meanwhile.
+        """
         ...
 
     async def close(self, grace_s: float) -> None:
@@ -153,6 +161,7 @@ class AgentRunner:
         self._launching: list[_Running] = []
         self._delegations = Delegations(loop, self._report)
         self._warm = None if agent_factory is None else WarmAgents(loop, agent_factory, self._report)
+        self._summaries = Summaries(loop, agent, self._warm, self._report)
         self._closed = False
 
     @property
@@ -220,9 +229,14 @@ class AgentRunner:
         """See TurnRunner.evict."""
         return 0 if self._warm is None or self._closed else self._warm.evict(lane)
 
+    def compress(self, lane: str, session: str, history: Sequence[Message], done: Summed) -> None:
+        """See TurnRunner.compress."""
+        self._summaries.compress(lane, session, history, done)
+
     async def close(self, grace_s: float) -> None:
         """See TurnRunner.close. On the runner's loop, or on another once that one is closed."""
         self._closed = True
+        self._summaries.close()
         if not self._loop.is_closed():
             self._delegations.close()
         turns = list(self._running.values())

@@ -6,6 +6,7 @@ accepted is never lost, and no reply is sent twice without saying so.
 
 from seriatim.actors.live_turn import Turn
 from seriatim.actors.receipts import End, Receipt
+from seriatim.actors.sessions import SessionStore
 from seriatim.config import GatewayConfig
 from seriatim.context import (
     HomeChannel,
@@ -37,6 +38,7 @@ __all__ = [
     "SessionEntry",
     "SessionKey",
     "SessionSource",
+    "SessionStore",
     "Silence",
     "Turn",
     "build_session_context",

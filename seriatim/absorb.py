@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from seriatim.events import Data, Event
+from seriatim.facts import NOTHING
 from seriatim.limits import TITLES_MAX
 from seriatim.queueing import Entry
 
@@ -62,6 +63,8 @@ def leave(state: LaneState, data: Data) -> None:
     state.waiting, state.queue, state.owed, state.interrupted = {}, [], {}, ()
     state.bound = state.session = state.suspended_at = state.resume_reason = None
     state.boundary, state.had_activity, state.interruptions, state.titles = "none", False, 0, ()
+    state.listed = ()
+    state.facts = NOTHING
     state.merged_into = data["into"]
 
 

@@ -18,6 +18,7 @@ from seriatim.events import Data, mend_text
 from seriatim.inbox import reply_target
 from seriatim.lane import Approval
 from seriatim.mail import ApprovalExpired, Inbound
+from seriatim.operators import is_operator
 from seriatim.turn import Approve, TurnAsks
 
 ASKED_TEXT: Final = "{question}\n\nTo allow it: {prefix}approve {id}\nTo refuse it: {prefix}deny {id}"
@@ -129,8 +130,10 @@ def _open(batch: Batch, name: str) -> Approval | None:
 
 
 def _may(batch: Batch, asked: Approval, m: Inbound) -> bool:
-    """Whether the sender is one of those whose messages the asking turn answers, by their stable ids."""
+    """Whether the sender is one of those whose messages the asking turn answers, by stable ids, or an operator."""
     state = batch.state
+    if is_operator(m.event.source, batch.rules.operators):
+        return True
     turns = (*([state.running] if state.running is not None else []), *state.interrupted)
     ids = next((turn.ids for turn in turns if turn.ids[0] == asked.claim), ())
     sources = [state.waiting[i].data["source"] for i in ids]

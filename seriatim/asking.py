@@ -1,7 +1,8 @@
 """Questions: what the host asks of a lane, decided among its other mail and answered when that is durable.
 
 A question is a frozen value; its rule, in the room that owns it, drafts what becomes true and returns the answer. A
-question whose lane died before it was answered is decided again by the next incarnation, so its rule must bear that.
+question whose lane died before it was answered is decided again by the next incarnation, so its rule must bear that;
+or its class says ``once``: then one that was being written is answered by WriteUnknownError.
 One that the caller got wrong raises SeriatimError before anything is drafted; the caller gets it.
 """
 
@@ -29,6 +30,7 @@ from seriatim.queue_edits import (
     list_queue,
     move_message,
 )
+from seriatim.store_calls import MUTATIONS
 from seriatim.undelivered import (
     AbandonDelivery,
     RetryDelivery,
@@ -47,6 +49,7 @@ QUESTIONS: Final[dict[type[Any], Callable[[Batch, Any], Any]]] = {
     CancelMessage: cancel_message,
     ClearQueue: clear_queue,
     ExpireQueue: expire_queue,
+    **MUTATIONS,
     RetryDelivery: retry_delivery,
     AbandonDelivery: abandon_delivery,
     SendAgain: send_again,

@@ -13,13 +13,13 @@ from typing import Any, Literal
 from attrs import Factory, define, frozen
 
 from seriatim.commits import Binding, Commit, Part
-from seriatim.effects import Deliver, Effect, ReturnSlot, WantSlot
+from seriatim.effects import ROUTED, Deliver, Effect, ReturnSlot, WantSlot
 from seriatim.errors import HeadMismatchError
 from seriatim.events import FORMAT_VERSION, Data, Event, LogId, lane_log, session_log, weight
 from seriatim.lane import LaneState, SessionPart, apply_lane, apply_session, hot
 from seriatim.model import Target
 from seriatim.outbox import Channel, split
-from seriatim.shown import Loaded, Shown, Wanted
+from seriatim.shown import Besides, Loaded, Shown, Wanted
 from seriatim.surface import Surface
 
 
@@ -28,8 +28,11 @@ class Rules:
     """The settings that rules depend on (see GatewayConfig for their meaning).
 
     ``freshness_ms``: how old an interrupted turn may be to run again by itself. ``refuse_behind``: a message that the
-    store refuses takes those that wait behind it along (they go to a spool, in their order). ``bot_exchanges_max``:
-    messages of bots in a row that are answered.
+    store refuses takes those that wait behind it along (they go to a spool, in their order). ``command_age_ms_max``,
+    ``text_age_ms_max``: how long ago a command or a text may have been sent; None: at any time. ``bot_exchanges_max``:
+    messages of bots in a row that are answered. ``operators``: "platform:id" of each.
+    ``compress_above_tokens``: a larger last prompt is compressed before the next turn, 0: never;
+    ``compress_keep_turns``: newest turns that stay as they are.
     """
 
     collapse: Literal["merge", "replace"] = "merge"
@@ -38,7 +41,12 @@ class Rules:
     freshness_ms: int = 3_600_000
     attempts_ambiguous_max: int = 3
     refuse_behind: bool = False
+    command_age_ms_max: int | None = 600_000
+    text_age_ms_max: int | None = None
     bot_exchanges_max: int = 8
+    operators: frozenset[str] = frozenset()
+    compress_above_tokens: int = 0
+    compress_keep_turns: int = 2
     partial: Literal["withhold", "send"] = "withhold"
     busy: Literal["queue", "interrupt", "steer", "refuse"] = "queue"
     approval_ms: int = 0
@@ -59,6 +67,7 @@ class Now:
     ``time``: epoch ms. ``fresh_id`` and ``session_id`` make new ids. ``take_slot`` tries to take a turn
     slot without waiting. ``channel`` tells about the way to a target. ``draining``: start no turn. ``streamed`` tells
     what the turn of a generation has shown of its answer so far, ``output`` what a delegation has given.
+    ``uncompressed``: session and turn after which a compression was tried in vain: the next turn doesn't wait for it.
     """
 
     time: int
@@ -69,6 +78,7 @@ class Now:
     draining: bool = False
     streamed: Callable[[int], str] = _nothing_streamed
     output: Callable[[str], str] = _no_output
+    uncompressed: tuple[str, int] | None = None
 
 
 @define
@@ -161,10 +171,13 @@ class Batch:
             draft = self.sessions[part.id] = _Draft(part.head, None)
         self._part, self._session_events = part, draft.events
 
-    def bind_new(self, reason: str, boundary: str = "none") -> SessionPart:
-        """Draft a new session for the lane; the one before keeps its log."""
+    def bind_new(
+        self, reason: str, boundary: str = "none", session_id: str | None = None, facts: Data | None = None
+    ) -> SessionPart:
+        """Draft a new session for the lane; the one before keeps its log. ``facts``: further data of the event."""
         previous = self.state.session
-        session_id = self.now.session_id()
+        if session_id is None:
+            session_id = self.now.session_id()
         data: Data = {"session": session_id, "reason": reason}
         header: dict[str, Any] = {"version": FORMAT_VERSION, "id": session_id, "createdAt": self.now.time}
         if previous is not None:
@@ -173,13 +186,16 @@ class Batch:
                 data["hadActivity"] = True
         if boundary != "none":
             data["boundary"] = boundary
+        if facts is not None:
+            data.update(facts)
         self.sessions[session_id] = _Draft(0, header)
         self.lane("route/bound", data)
+        self.internal.append(ROUTED)
         bound = self.state.session
         assert bound is not None
         return bound
 
-    def bind_known(self, shown: Shown, reason: str, **facts: Any) -> SessionPart:
+    def bind_known(self, shown: Shown, reason: str, facts: Data | None = None) -> SessionPart:
         """Draft that the lane goes on with a session that exists; the one before keeps its log.
 
         It must be this lane's, or no lane's. ``facts``: further data of the event.
@@ -188,8 +204,10 @@ class Batch:
         data["createdAt"] = shown.created_at
         if self.state.bound is not None:
             data["previous"] = self.state.bound
-        data.update(facts)
+        if facts is not None:
+            data.update(facts)
         self.lane("route/bound", data)
+        self.internal.append(ROUTED)
         self.state.session = shown.part
         if shown.lane is None:
             lane = lane_log(self.state.key)
@@ -215,7 +233,7 @@ class Batch:
         else:
             loaded = self.loaded
             if loaded is None or loaded.session != session_id or (whole and not loaded.whole):
-                raise Wanted(session_id, whole)
+                raise Wanted(session_id, whole, None if loaded is None else loaded.besides)
             if loaded.error is not None:
                 raise loaded.error
             if loaded.shown is None:
@@ -227,6 +245,17 @@ class Batch:
         if found.surface.head != found.part.head:
             raise HeadMismatchError(session_log(session_id), found.part.head, found.surface.head)
         return found
+
+    def found(self, besides: Besides) -> Any:
+        """What was looked up off the actor; to be asked for like ``shown``, before anything is drafted."""
+        loaded = self.loaded
+        if loaded is None:
+            raise Wanted("", False, besides)
+        if loaded.besides != besides:
+            raise Wanted(loaded.session, loaded.whole, besides)
+        if loaded.error is not None:
+            raise loaded.error
+        return loaded.found
 
     def _part_of(self, shown: Shown) -> SessionPart:
         """The one copy of a session's part that this batch drafts on."""

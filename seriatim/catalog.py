@@ -48,17 +48,60 @@ _TOLD: Final = (
         "It is never merged with anything, and never displaced.",
     ),
     Told(
+        "undo",
+        "[N]",
+        "takes back the last turn, or the last N",
+        "The agent doesn't see them any more; the log keeps them. What was compressed since then is itself again. What "
+        "tools did stays done. Not while anything runs or waits.",
+    ),
+    Told(
+        "redo",
+        "",
+        "brings back what was taken back last",
+        "Until something is said after it. Several can be brought back one by one.",
+    ),
+    Told(
+        "retry",
+        "",
+        "asks the last question again",
+        "With all that came with it. The reply before stays in the log, and the agent doesn't see it; a crash doesn't "
+        "lose the question. Not while anything runs or waits, and only for whoever has the rights of who asked.",
+    ),
+    Told(
+        "compress",
+        "",
+        "lets a summary stand for all but the newest turns",
+        "The agent makes it, if it can, beside whatever else happens; one hears of the end. It also happens by itself "
+        "before a turn when the last prompt was larger than `agent.compress_above_tokens`. The newest "
+        "`agent.compress_keep_turns` turns stay as they are, and the log keeps everything.",
+    ),
+    Told(
         "title",
         "[TITLE]",
         "names this conversation, or tells its name",
         "A title is one line. The newest titles of a lane are kept.",
     ),
     Told(
+        "resume",
+        "[NUMBER, TITLE or ID]",
+        "takes an earlier conversation up again, or lists those with a title",
+        "A number means what the last list said. Found are the conversations of this lane and, from a lane of one's "
+        "own, of one's other lanes on the same account; nothing of a direct message is found from a room. All else is "
+        "answered like what doesn't exist. Not while anything runs or waits here or there.",
+    ),
+    Told(
+        "restart",
+        "",
+        "starts the gateway anew",
+        "Running turns may end first; what waits is answered afterwards.",
+        operators=True,
+    ),
+    Told(
         "approve",
         "ID",
         "allows what a turn asks",
-        "Only those whose message the turn answers may; no other word allows anything. Without an ID it tells what is "
-        "asked.",
+        "Only those whose message the turn answers, and operators, may; no other word allows anything. Without an ID "
+        "it tells what is asked.",
     ),
     Told("deny", "ID", "refuses what a turn asks", "As `approve`. What ends the turn refuses, too."),
     Told("status", "", "tells how things stand", "It reads and changes nothing."),

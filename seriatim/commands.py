@@ -13,13 +13,17 @@ from seriatim.approvals import approve, deny
 from seriatim.batch import Batch
 from seriatim.breaking import end_running
 from seriatim.catalog import help_text, unknown_text
+from seriatim.compressing import compress_command
 from seriatim.delegations import end_delegations
 from seriatim.inbox import abandon
 from seriatim.mail import Inbound
+from seriatim.operators import restart_command
+from seriatim.resuming import resume_command
+from seriatim.surface_commands import redo_command, retry_command, undo_command
 from seriatim.titles import entitle, title_command, title_of
 from seriatim.wakes import leave_session, promote_wake
 
-STOPPED_TEXT: Final = "Stopped. Your next message starts a new conversation."
+STOPPED_TEXT: Final = "Stopped. Your next message starts a new conversation; {0}resume {1} goes on with this one."
 STOPPED_KEPT_TEXT: Final = "Stopped."
 DROPPED_TEXT: Final = " What you said meanwhile is dropped."
 NOTHING_TO_STOP_TEXT: Final = "No active task to stop."
@@ -72,7 +76,13 @@ def _stop(batch: Batch, m: Inbound) -> None:
     suspend = ran and batch.rules.stop_suspends
     if suspend:
         batch.lane("route/suspended", {"reason": "stop"})
-    text = STOPPED_TEXT if suspend else STOPPED_KEPT_TEXT if ran or waited else NOTHING_TO_STOP_TEXT
+    text = (
+        STOPPED_TEXT.format(m.prefix, state.bound)
+        if suspend
+        else STOPPED_KEPT_TEXT
+        if ran or waited
+        else NOTHING_TO_STOP_TEXT
+    )
     answer_command(batch, m, text + DROPPED_TEXT if waited else text)
 
 
@@ -129,7 +139,13 @@ COMMANDS: Final[dict[str, Callable[[Batch, Inbound], None]]] = {
     "reset": _new,
     "stop": _stop,
     "queue": _queue_usage,  # with a text it is no command but a message with a turn of its own
+    "undo": undo_command,
+    "redo": redo_command,
+    "retry": retry_command,
     "title": title_command,
+    "compress": compress_command,
+    "resume": resume_command,
+    "restart": restart_command,
     "status": _status,
     "help": _help,
     "approve": approve,

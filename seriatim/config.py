@@ -14,6 +14,7 @@ configurations, which will be taken as inert and named in one warning.
 from __future__ import annotations
 
 import builtins
+import re
 from collections.abc import Mapping
 from typing import Literal, TypeVar
 
@@ -33,6 +34,7 @@ from seriatim.settings import (
     section,
     setting,
     text,
+    texts,
     whole,
 )
 
@@ -43,6 +45,7 @@ ENVIRONMENT_PREFIX = "SERIATIM_"
 _NAME = r"[a-z0-9][a-z0-9_-]*"
 _FACTORY = r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*"
 _URL = r"https?://[^\s/]+(/\S*)?"
+_OPERATOR = r"[a-z0-9_-]+:\S.*"
 _DAY_S = 86_400
 
 
@@ -90,6 +93,12 @@ class AgentConfig:
     gateway_auto_continue_freshness: int = setting(
         3600, whole(0), doc="A turn interrupted longer ago than this, seconds, isn't continued by itself."
     )
+    compress_above_tokens: int = setting(
+        0,
+        whole(0),
+        doc="A conversation whose last prompt had this many tokens is compressed before its next turn; 0: never.",
+    )
+    compress_keep_turns: int = setting(2, whole(1), doc="Newest turns that a compression leaves as they are.")
     agent_cache: AgentCacheConfig = setting(AgentCacheConfig(), section(AgentCacheConfig), doc="Warm state.")
 
     def __attrs_post_init__(self) -> None:
@@ -175,6 +184,11 @@ class AdmissionConfig:
         choice("refuse", "shared"),
         doc='A direct message without any id is refused, or all such share one conversation ("shared").',
     )
+    max_age_s: int = setting(
+        0,
+        whole(0),
+        doc="A text that was sent longer ago than this, seconds, is taken in and dropped as stale; 0: none is.",
+    )
     bot_exchanges_max: int = setting(
         8,
         whole(0, 1_000_000),
@@ -203,6 +217,11 @@ class CommandsConfig:
         "/",
         text(matching=r"\S{1,8}", says="one to eight characters without space"),
         doc="What a command begins with, where its adapter doesn't say otherwise.",
+    )
+    max_age_s: int = setting(
+        600,
+        whole(0),
+        doc="A command that was sent longer ago than this, seconds, is answered and does nothing; 0: each acts.",
     )
     stop_suspends: bool = setting(
         True, flag(), doc="/stop also ends the session's context; the next message starts fresh."
@@ -250,6 +269,18 @@ class AdapterConfig:
         return build(options, self.options, at=f"adapters.{self.name}")
 
 
+def _operators() -> Kind:
+    listed = texts()
+
+    def check(value: object) -> object:
+        named = listed.check(value)
+        if not isinstance(named, tuple) or not all(re.fullmatch(_OPERATOR, name) for name in named):
+            raise ValueError
+        return named
+
+    return Kind('a list of "platform:id"', check, lambda line: [part.strip() for part in line.split(",")])
+
+
 def _adapters() -> Kind:
     name_says = "lower-case letters, digits, _ and -"
     named = text(matching=_NAME, says=name_says)
@@ -290,6 +321,10 @@ class GatewayConfig:
     )
     group_sessions_per_user: bool = setting(True, flag(), doc="In groups and channels each person has a session.")
     thread_sessions_per_user: bool = setting(False, flag(), doc="In threads too; else a thread is shared.")
+    session_store_max_age_days: int = setting(
+        0, whole(0, 36_500), doc="Entries unused for so many days are forgotten, their logs kept; 0: never."
+    )
+    write_sessions_json: bool = setting(True, flag(), doc="Mirror the sessions to sessions.json in the home.")
     agent: AgentConfig = setting(AgentConfig(), section(AgentConfig), doc="Who answers.")
     turns: TurnsConfig = setting(TurnsConfig(), section(TurnsConfig), doc="Turns at once.")
     queue: QueueConfig = setting(QueueConfig(), section(QueueConfig), doc="Busy lanes.")
@@ -298,6 +333,11 @@ class GatewayConfig:
     commands: CommandsConfig = setting(CommandsConfig(), section(CommandsConfig), doc="Commands.")
     storage: StorageConfig = setting(StorageConfig(), section(StorageConfig), doc="The database.")
     stop: StopConfig = setting(StopConfig(), section(StopConfig), doc="Stopping.")
+    operators: tuple[str, ...] = setting(
+        (),
+        _operators(),
+        doc="Who may use commands that concern everybody (/restart): platform and stable id of each, never a name.",
+    )
     adapters: tuple[AdapterConfig, ...] = setting((), _adapters(), doc="Platforms, each an account.")
 
 

@@ -15,6 +15,7 @@ from seriatim.bots import too_many_bots
 from seriatim.busy import BUSY, interrupt, refuses, steer, user_message
 from seriatim.closers import OpenTurn
 from seriatim.commands import COMMANDS, unknown_command
+from seriatim.compressing import compression_due, is_crowded, summary_made
 from seriatim.delegations import close_lost, delegation_ended, delegation_wanted
 from seriatim.effects import (
     Ack,
@@ -44,6 +45,7 @@ from seriatim.mail import (
     ApprovalExpired,
     Ask,
     AttemptWanted,
+    CompressionDue,
     DraftGone,
     DraftShown,
     DrainTimedOut,
@@ -55,11 +57,14 @@ from seriatim.mail import (
     Quarantine,
     Recover,
     SlotGranted,
+    SummaryMade,
     TurnBroken,
 )
 from seriatim.queueing import authority, entry_of, place, turns_before
 from seriatim.recovery import close_turn, recover, take_up_all, with_shown
+from seriatim.retrying import claims_of, stands_in
 from seriatim.silence import MARKER_REASON, SILENCE_NOTICE, judged
+from seriatim.stale import is_stale, turn_away
 from seriatim.turn import (
     Approve,
     Delegate,
@@ -106,7 +111,9 @@ def _inbound(batch: Batch, m: Inbound) -> None:
     if m.key:
         batch.keys[m.key] = None
     batch.size += m.size
-    if not m.command:
+    if m.event.received_at is not None and is_stale(batch, m):
+        turn_away(batch, m)
+    elif not m.command:
         _accept(batch, m, "wake" if m.event.internal else "human")
     elif m.command == "queue" and m.args:
         _accept(batch, m, "queue")
@@ -149,7 +156,7 @@ def start_next(batch: Batch) -> None:
     if state.interrupted or state.queue[0].kind == "wake":
         drop_left(batch)
     claim = _next_claim(batch)
-    if claim is not None and batch.take_slot():
+    if claim is not None and not is_crowded(batch) and batch.take_slot():
         _start(batch, *claim)
 
 
@@ -180,7 +187,8 @@ def _start(batch: Batch, kind: str, ids: tuple[str, ...], held: Running | None) 
     number, generation = session.turns + 1, state.generation + 1
     attempt = held.attempt + 1 if held is not None else 1
     boundary, had_activity = state.boundary, state.had_activity
-    claims = tuple((w.data, w.time) for w in map(state.waiting.__getitem__, ids))
+    claims = claims_of(state, ids)
+    again = stands_in(state, ids, session.id) if "again" in claims[0][0] else None
     batch.lane(
         "inbox/claimed",
         {
@@ -198,6 +206,10 @@ def _start(batch: Batch, kind: str, ids: tuple[str, ...], held: Running | None) 
     if held is not None and held.session == session.id:
         start["resumedFrom"] = resumed_from = held.turn
         told = held.ids
+    elif again is not None:
+        start["resumedFrom"] = resumed_from = again
+    if "again" in claims[0][0] and resumed_from is not None:
+        told = tuple(data["id"] for data, _ in claims)
     batch.session("turn/start", start)
     for data, time in claims:
         batch.size += len(data["text"])
@@ -337,8 +349,11 @@ def _final_message(batch: Batch, m: TurnEnded, text: str, mended: bool) -> None:
 
 
 def _usage(usage: Any) -> Data:
-    names = ("input", "output", "cache_read", "cache_write", "total", "last_prompt_tokens")
-    return {_camel(name): count for name in names if (count := getattr(usage, name))}
+    names = ("input", "output", "cache_read", "cache_write", "total", "last_prompt_tokens", "estimated_cost_usd")
+    told: Data = {_camel(name): count for name in names if (count := getattr(usage, name))}
+    if usage.cost_status != "unknown":
+        told["costStatus"] = usage.cost_status
+    return told
 
 
 def _camel(name: str) -> str:
@@ -355,6 +370,16 @@ def _recover(batch: Batch, m: Recover) -> None:
         answer_again(batch)
     if batch.state.delegations:
         close_lost(batch, m)
+    start_next(batch)
+
+
+def _compression_due(batch: Batch, m: CompressionDue) -> None:
+    compression_due(batch, m)
+    start_next(batch)
+
+
+def _summary_made(batch: Batch, m: SummaryMade) -> None:
+    summary_made(batch, m)
     start_next(batch)
 
 
@@ -410,4 +435,6 @@ _RULES: Final[dict[type[Any], Callable[[Batch, Any], None]]] = {
     DrainTimedOut: _drain_timed_out,
     Quarantine: _quarantine,
     Ask: _ask,
+    CompressionDue: _compression_due,
+    SummaryMade: _summary_made,
 }

@@ -113,13 +113,13 @@ def rewrite(surface: Surface, messages: Sequence[tuple[str, Data]], number: int,
     """
     _check_closed(surface, "rewrite")
     made: list[tuple[str, Data]] = [(RESET, {"asOf": 0, "reason": "rewrite"})]
-    for messages_of in _by_turn(messages):
-        made += _closed_turn(messages_of, number)
+    for messages_of in by_turn(messages):
+        made += closed_turn(messages_of, number)
         number += 1
     return tuple(Event(kind, surface.head + at, time, data) for at, (kind, data) in enumerate(made))
 
 
-def _closed_turn(messages: list[tuple[str, Data]], number: int) -> Iterator[tuple[str, Data]]:
+def closed_turn(messages: list[tuple[str, Data]], number: int) -> Iterator[tuple[str, Data]]:
     """A turn that holds these messages: those of the user, then one step with the rest."""
     yield "turn/start", {"turn": number, "claims": []}
     step: Data = {"turn": number, "step": 1}
@@ -137,7 +137,8 @@ def _closed_turn(messages: list[tuple[str, Data]], number: int) -> Iterator[tupl
     yield "turn/end", {"turn": number, "reason": {"kind": "completed"}}
 
 
-def _by_turn(messages: Iterable[tuple[str, Data]]) -> list[list[tuple[str, Data]]]:
+def by_turn(messages: Iterable[tuple[str, Data]]) -> list[list[tuple[str, Data]]]:
+    """The messages of each turn that ``rewrite`` makes: a user message begins one, and so does the very first."""
     turns: list[list[tuple[str, Data]]] = []
     for message in messages:
         if not turns or message[0] == "user/message":

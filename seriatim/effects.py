@@ -5,13 +5,14 @@ The gate hands out each of the first group together with the permit of its commi
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import attrs
 
 from seriatim.errors import SeriatimError
-from seriatim.events import Data, LogId
+from seriatim.events import Data, Event, LogId
 from seriatim.model import Target
+from seriatim.shown import Besides
 
 if TYPE_CHECKING:
     from attrs import frozen as value
@@ -194,6 +195,41 @@ class DropDelivery:
 
 
 @value
+class ForgetAgent:
+    """The conversation isn't what the warm agent has seen of it: let go of the agent."""
+
+
+@value
+class CompressionWanted:
+    """The lane's next turn waits until its session is compressed, as it was after ``turn``. Internal."""
+
+    session: str
+    turn: int
+
+
+@value
+class CompressSession:
+    """Have the agent sum up ``said``; the result comes back as SummaryMade.
+
+    ``seqs``: the messages that it will stand for, in their order, as shown after ``head`` events of the session; the
+    last of them belongs to ``turn``. ``told``: somebody asked for it and hears of the end, at ``to``.
+    """
+
+    session: str
+    head: int
+    seqs: tuple[int, ...]
+    turn: int
+    said: tuple[Event, ...]
+    to: Target | None
+    told: bool
+
+
+@value
+class RestartGateway:
+    """An operator wants the gateway drained and started anew."""
+
+
+@value
 class WantSlot:
     """Ask for a turn slot. Internal: leaves nothing."""
 
@@ -205,11 +241,19 @@ class ReturnSlot:
 
 @value
 class ReadShown:
-    """Read what a session shows, off the actor, and give it to the gate. Internal."""
+    """Read what a session shows ("": none), and what else is asked for, off the actor, for the gate. Internal."""
 
     session: str
     whole: bool
+    besides: Besides | None = None
 
+
+@value
+class Routed:
+    """The lane is bound to another session than before, or to none. Internal: mirrors and indexes hear of it."""
+
+
+ROUTED: Final = Routed()
 
 Effect = (
     Ack
@@ -228,7 +272,12 @@ Effect = (
     | Deliver
     | SendPart
     | DropDelivery
+    | ForgetAgent
+    | RestartGateway
+    | CompressionWanted
+    | CompressSession
     | WantSlot
     | ReturnSlot
     | ReadShown
+    | Routed
 )

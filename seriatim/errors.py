@@ -43,6 +43,7 @@
     │   ├── DispatcherClosedError    it will never run anything again
     │   ├── SimulationDeadlockError  nothing in the simulation can end a wait
     │   └── SimulationEndlessError   the simulation never comes to rest
+    ├── LaneBusyError                a turn is open; try again when it has ended
     ├── GatewayClosedError           the caller: the gateway isn't running
     ├── StopOverdueError             something blocks the loop, or won't end; the stop was broken off
     ├── WrongThreadError             the caller: a blocking call where it would stall a loop
@@ -81,6 +82,14 @@ class InvalidInputError(SeriatimError):
         super().__init__(f"{field}: {reason}")
         self.field = field
         self.reason = reason
+
+
+class AmbiguousKeyError(InvalidInputError):
+    """The caller: a key's text names several lanes. Use one of their canonical forms, ``keys``."""
+
+    def __init__(self, text: str, keys: Sequence[str]) -> None:
+        super().__init__("session_key", f"{text!r} names {len(keys)} lanes: {', '.join(keys)}")
+        self.keys = tuple(keys)
 
 
 class LosslessJsonError(InvalidInputError):
@@ -461,6 +470,16 @@ class SimulationEndlessError(ActorError):
     """Still busy after the allowed steps: actors that keep telling each other, or a periodic timer. Their fault, or
     allow more steps.
     """
+
+
+class LaneBusyError(SeriatimError):
+    """A turn of the session is open: nobody is at fault. Try again when it has ended."""
+
+    repeatable = True
+
+    def __init__(self, operation: str, reason: str) -> None:
+        super().__init__(f"{operation}: {reason}")
+        self.operation = operation
 
 
 class GatewayClosedError(SeriatimError):

@@ -183,7 +183,11 @@ class Gate:
         """Take the answer to a ReadShown; what waited for it is decided."""
         out = Out()
         wanted = self._wanted
-        if wanted is not None and (wanted.session, wanted.whole) == (loaded.session, loaded.whole):
+        if wanted is not None and (wanted.session, wanted.whole, wanted.besides) == (
+            loaded.session,
+            loaded.whole,
+            loaded.besides,
+        ):
             self._wanted, self._loaded = None, loaded
             self._advance(now, out)
             self._loaded = None
@@ -236,8 +240,12 @@ class Gate:
             undecided = (*self._mail, *undecided)
             in_flight = []
         else:
-            in_flight = [m for m in self._mail if type(m) in _REPEATABLE]
+            in_flight = [m for m in self._mail if type(m) in _REPEATABLE and not _is_once(m)]
         return [*in_flight, *(m for m in undecided if type(m) in _REPEATABLE or type(m) in _ONCE)]
+
+    def unsure(self) -> list[str]:
+        """Tokens of questions that a dying incarnation has in flight and that must not be decided twice."""
+        return [] if self._absent else [m.token for m in self._mail if type(m) is Ask and _is_once(m)]
 
     # --- batches ---------------------------------------------------------------------------------------
 
@@ -313,7 +321,7 @@ class Gate:
                     mail = mail[:index]
                     if not mail:
                         self._wanted = wanted
-                        out.internal.append(ReadShown(wanted.session, wanted.whole))
+                        out.internal.append(ReadShown(wanted.session, wanted.whole, wanted.besides))
                     break
                 except Exception as error:  # noqa: BLE001  (whatever a rule raises, the lane goes on)
                     # The fork is spoilt: redo the batch without the message.
@@ -453,6 +461,10 @@ class Gate:
         if self._lazy_at is None:
             return self._retry_at
         return self._lazy_at if self._retry_at is None else min(self._lazy_at, self._retry_at)
+
+
+def _is_once(message: Mail) -> bool:
+    return type(message) is Ask and getattr(message.question, "once", False)
 
 
 def _size(message: Mail) -> int:

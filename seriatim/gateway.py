@@ -20,6 +20,7 @@ from seriatim.actors.lane_queue import LaneQueue, asked
 from seriatim.actors.notices import BUSY_NOTICE, REFUSED
 from seriatim.actors.receipts import End, Receipt
 from seriatim.actors.runtime import Runtime
+from seriatim.actors.sessions import SessionStore
 from seriatim.actors.spooling import UNAVAILABLE
 from seriatim.adapters.base import Adapter
 from seriatim.approvals import ListApprovals, ResolveApproval
@@ -45,8 +46,10 @@ class Gateway(OwnLoop):
     ``agent_factory(session_id)`` makes one per conversation. ``home``: folder of everything durable.
     ``store``: another store than the home's (then nothing is written to the home), or a function that opens it on
     the writer's thread. ``clock`` and ``ids``: injected time and ids. ``on_error(where, error)`` hears of errors
-    that are nobody's answer; default: the log. ``restart_asked``: an asyncio.Event that is set when an operator asks
-    for a restart; an embedding host waits for it, stops this gateway with reason "restart" and makes a new one.
+    that are nobody's answer; default: the log. ``has_active_processes_fn(session_key)``: whether background processes
+    run for a session, which is then kept from being forgotten (``session_store_max_age_days``). ``restart_asked``: an
+    asyncio.Event that is set when an operator asks for a restart; an embedding host waits for it, stops this gateway
+    with reason "restart" and makes a new one.
 
     Raises InvalidInputError for arguments that can't work. Methods belong to the gateway's loop except where
     they say otherwise.
@@ -199,6 +202,17 @@ class Gateway(OwnLoop):
             raise GatewayClosedError(str(self._failure))  # a new one each: a kept one would grow its traceback
         if self._state not in ("running", "stopping"):
             raise GatewayClosedError(f"the gateway is {self._state}")
+
+    @property
+    def sessions(self) -> SessionStore:
+        """The sessions of this gateway; each change goes through its lane's actor. Any thread, see SessionStore.
+
+        Raises GatewayClosedError before the start, and StoreUnhealthyError while the store can't be opened.
+        """
+        if self._sessions is None:
+            self._live()
+            raise StoreUnhealthyError("the store isn't open")
+        return self._sessions
 
     def _live(self) -> Runtime:
         """The actors. Raises StoreUnhealthyError while their store can't be opened."""

@@ -70,7 +70,8 @@ def end_claims(batch: Batch, end: str, text: str | None) -> None:
     if others:
         batch.lane("inbox/merged", {"ids": others, "into": first})
         batch.after.extend(Finished(inbox_id, "merged", text, end) for inbox_id in others)
-    if batch.state.resume_reason is not None:
+    # What fails or times out was no resuming: the mark stands for the next turn (gateway seed §2).
+    if end == "completed" and batch.state.resume_reason is not None:
         batch.lane("resume/cleared", {})
 
 

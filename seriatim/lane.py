@@ -17,6 +17,7 @@ from seriatim.closers import OpenTurn
 from seriatim.commits import Hot
 from seriatim.errors import FormatUnsupportedError
 from seriatim.events import Data, Event, LogId, lane_log, session_log
+from seriatim.facts import NOTHING, UNUSED, Facts, Used, bound_facts
 from seriatim.limits import BOTS_REST_MS, TITLES_MAX, UNREACHED_MAX
 from seriatim.model import Target
 from seriatim.queue_folds import edited, moved
@@ -165,19 +166,26 @@ class Delegation:
 
 @attrs.define
 class SessionPart:
-    """What the rules need of a session log: its head, last turn's number, and the open turn."""
+    """What the rules need of a session log: its head, last turn's number, the open turn; what its turns used.
+
+    ``changed``: events up to the last change of what is shown that isn't an addition; ``shrunk``: turns up to the last
+    summary.
+    """
 
     id: str
     head: int = 0
     turns: int = 0
     open: OpenTurn | None = None
     ended: int = 0
+    used: Used = UNUSED
+    changed: int = 0
+    shrunk: int = 0
 
     def fork(self) -> SessionPart:
         """A private copy."""
         turn = self.open
         copied = OpenTurn(turn.number, turn.step, dict(turn.calls)) if turn is not None else None
-        return SessionPart(self.id, self.head, self.turns, copied, self.ended)
+        return SessionPart(self.id, self.head, self.turns, copied, self.ended, self.used, self.changed, self.shrunk)
 
 
 @attrs.define
@@ -191,7 +199,10 @@ class LaneState:
     a stuck lane visible. ``merged_into``: the lane that took this one over; nothing is left here then.
     ``unreached``: replies given up, for the next turn to tell of. ``drafts``: first claim of a turn without outcome,
     and the platform's id of the message that shows its reply so far. ``bots``: messages of bots in a row, the last at
-    ``bots_at`` (epoch ms). ``titles``: session and title, the newest last. ``approvals``: questions of turns
+    ``bots_at`` (epoch ms). ``titles``: session and title, the newest last.
+    ``active_at``: epoch ms of what a person, or the host for one, did last; wakes don't count. ``facts``: what the
+    log tells of the bound session (see ``facts.entry``).
+    ``listed``: the sessions that people saw in the last list, in its order. ``approvals``: questions of turns
     without outcome, open or answered. ``delegations``: background work that goes on.
     """
 
@@ -222,7 +233,10 @@ class LaneState:
     drafts: tuple[tuple[str, str], ...] = ()
     bots: int = 0
     bots_at: int = 0
+    active_at: int = 0
+    facts: Facts = NOTHING
     titles: tuple[tuple[str, str], ...] = ()
+    listed: tuple[str, ...] = ()
     approvals: tuple[Approval, ...] = ()
     delegations: tuple[Delegation, ...] = ()
 
@@ -259,8 +273,10 @@ class LaneState:
         )
         if self.session is not None:
             twin.session = self.session.fork()
-        if self.titles:
-            twin.titles = self.titles
+        twin.active_at = self.active_at
+        twin.facts = self.facts
+        if self.titles or self.listed:
+            twin.titles, twin.listed = self.titles, self.listed
         if self.approvals:
             twin.approvals = self.approvals
         if self.delegations:
@@ -352,6 +368,10 @@ def _accepted(state: LaneState, data: Data, event: Event) -> None:
     state.waiting[data["id"]] = Waiting(data, event.seq, event.time)
     if state.bots or "is_bot" in data["source"]:
         _count_bots(state, data, event)
+    if data["kind"] != "wake":
+        state.active_at = event.time
+    if state.facts.origin is None:
+        state.facts = attrs.evolve(state.facts, origin=data["source"])
     place = data["place"]
     if place == "none":
         return
@@ -564,6 +584,8 @@ def _bound(state: LaneState, data: Data, event: Event) -> None:
     state.had_activity = data.get("hadActivity", False)
     state.suspended_at = None
     state.resume_reason = None
+    state.active_at = data.get("activeAt", event.time)
+    state.facts = bound_facts(state.facts, data, event.time)
 
 
 def _titled(state: LaneState, data: Data, event: Event) -> None:
@@ -571,10 +593,21 @@ def _titled(state: LaneState, data: Data, event: Event) -> None:
     state.titles = (*others, (data["session"], data["title"]))[-TITLES_MAX:]
 
 
+def _listed(state: LaneState, data: Data, event: Event) -> None:
+    state.listed = tuple(data["sessions"])
+
+
 def _released(state: LaneState, data: Data, event: Event) -> None:
     """The next message starts a fresh session."""
     state.bound = state.session = state.suspended_at = state.resume_reason = None
     state.boundary, state.had_activity = "none", False
+    state.facts = NOTHING
+
+
+def _touched(state: LaneState, data: Data, event: Event) -> None:
+    state.active_at = event.time
+    if "lastPromptTokens" in data:
+        state.facts = attrs.evolve(state.facts, prompt=data["lastPromptTokens"], prompt_turn=data["turn"])
 
 
 def _merged_lanes(state: LaneState, data: Data, event: Event) -> None:
@@ -585,6 +618,7 @@ def _merged_lanes(state: LaneState, data: Data, event: Event) -> None:
         absorb(state, event, waiting, map(Running.of, data["interrupted"]), map(Owed.of, data["owed"]))
         if "session" in data:
             state.session = SessionPart(data["session"])
+            state.facts = Facts(origin=state.facts.origin)
 
 
 def _suspended(state: LaneState, data: Data, event: Event) -> None:
@@ -597,7 +631,7 @@ def _suspended(state: LaneState, data: Data, event: Event) -> None:
 
 def _marked(state: LaneState, data: Data, event: Event) -> None:
     state.resume_reason = data["reason"]
-    state.resume_marked_at = event.time
+    state.resume_marked_at = data.get("at", event.time)
 
 
 def _cleared(state: LaneState, data: Data, event: Event) -> None:
@@ -630,9 +664,11 @@ _LANE_RULES: Final[dict[str, LaneRule]] = {
     "delivery/draft": _draft,
     "route/bound": _bound,
     "route/titled": _titled,
+    "route/listed": _listed,
     "route/suspended": _suspended,
     "route/released": _released,
     "lane/merged": _merged_lanes,
+    "entry/touched": _touched,
     "resume/marked": _marked,
     "resume/cleared": _cleared,
     "turn/late": _nothing,
@@ -663,9 +699,18 @@ def _step_end(part: SessionPart, data: Data) -> None:
 
 
 def _assistant_message(part: SessionPart, data: Data) -> None:
+    if "summary" in data:
+        part.changed = part.head + 1
+        part.shrunk = part.turns - (part.open is not None)
+    if "usage" in data:
+        part.used = part.used.plus(data["usage"], data["turn"])
     if part.open is not None:
         for call in data.get("calls", ()):
             part.open.calls[call["id"]] = None
+
+
+def _surface_reset(part: SessionPart, data: Data) -> None:
+    part.changed = part.head + 1
 
 
 def _tool_call(part: SessionPart, data: Data) -> None:
@@ -693,7 +738,7 @@ _SESSION_RULES: Final[dict[str, SessionRule]] = {
     "assistant/message": _assistant_message,
     "tool/call": _tool_call,
     "tool/result": _tool_result,
-    "surface/reset": _nothing,
+    "surface/reset": _surface_reset,
     "session/end-seed": _nothing,
     "assistant/chunk": _nothing,
     "request/header": _nothing,

@@ -55,6 +55,18 @@ TITLE_CHARS_MAX: Final = 80
 TITLES_MAX: Final = 50
 """Titles that a lane keeps; the conversations of older ones are still found by their ids."""
 
+RESUME_LISTED_MAX: Final = 10
+"""Conversations that /resume lists."""
+
+COMPRESS_S_MAX: Final = 180.0
+"""How long an agent may take for a summary, seconds; the turn that waits for it then goes on without."""
+
+PREVIEW_CHARS_MAX: Final = 200
+"""What an answer shows of a message that it speaks of."""
+
+LOOKUP_EVENTS: Final = 512
+"""Events of a lane log that are read at a time, from its end backwards, to find a message again."""
+
 COMMIT_MESSAGES_MAX: Final = 256
 """Messages that one lane commit may decide: bounds the time until its first message is durable."""
 
@@ -222,6 +234,15 @@ COMPACT_LANES_MAX: Final = 1024
 
 assert CHECKPOINT_REST_EVENTS < CHECKPOINT_EVENTS < COMPACT_EVENTS
 assert CHECKPOINTS_STEP_MAX <= CHECKPOINTS_WAITING_MAX
+
+MIRROR_BYTES_MAX: Final = 512 * 1024 * 1024
+"""A mirror (sessions.json) as it is read: some 500,000 entries. A larger file is none of ours."""
+
+ENTRIES_CACHED_MAX: Final = 65_536
+"""Entries kept for the next listing, each with the place up to which its lane was folded (about a KiB each)."""
+
+SOLO_GATES_MAX: Final = 4096
+"""Lanes that a store without a gateway keeps folded; others are read again."""
 
 SPOOL_BYTES_MAX: Final = 64 * 1024 * 1024
 """The spool of a gateway whose store is away: some 100,000 messages, whose keys are held in memory meanwhile (about

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import attrs
 from attrs import frozen
 
+from seriatim.effects import CompressSession
 from seriatim.model import MessageEvent
 from seriatim.turn import DelegationEnded, StepOffered, ToolFinished, TurnAsks, TurnEnded
 
@@ -170,6 +171,23 @@ class Quarantine:
     last: Inbound | None
 
 
+@frozen
+class CompressionDue:
+    """From the shell: ``session``, as it was after ``turn``, is to be compressed before the turn that waits."""
+
+    session: str
+    turn: int
+
+
+@frozen
+class SummaryMade:
+    """From the runner: what stands for the messages of ``order``; None where there is nothing, and ``why``."""
+
+    order: CompressSession
+    text: str | None
+    why: str = ""
+
+
 Mail = (
     Inbound
     | Recover
@@ -189,6 +207,8 @@ Mail = (
     | DraftGone
     | DrainTimedOut
     | Quarantine
+    | CompressionDue
+    | SummaryMade
     | Ask
 )
 

@@ -21,11 +21,15 @@ import attrs
 from seriatim.actors.calling import entry_of
 from seriatim.actors.clockwork import SystemClock
 from seriatim.actors.dispatch import LoopDispatcher, PinnedDispatcher
+from seriatim.actors.entries import Entries
 from seriatim.actors.ids import Ids
 from seriatim.actors.notices import Notices
 from seriatim.actors.outlet import Report
 from seriatim.actors.receipts import Receipt
 from seriatim.actors.runtime import Dispatchers, Opened, Runtime, Settings, lane_of, refusal_of, unique_key
+from seriatim.actors.session_door import GatewayDoor
+from seriatim.actors.session_files import open_with_mirror
+from seriatim.actors.sessions import SessionStore
 from seriatim.actors.showing import Drafts
 from seriatim.actors.spooling import Admission, SpoolDoor
 from seriatim.actors.turns import AgentRunner, ended_from_outside
@@ -48,11 +52,14 @@ from seriatim.limits import SPOOL_RETRY_MS
 from seriatim.storage.contract import Store
 from seriatim.storage.home import Home
 from seriatim.storage.spool import Spool, look
-from seriatim.storage.sqlite import SqliteStore
 
 _log = logging.getLogger("seriatim.gateway")
 
 ADAPTER_RETRY_S = (1.0, 5.0, 30.0, 60.0)
+PRUNE_FIRST_MS = 60_000
+"""How long after the start old sessions are looked for the first time: a start has other work."""
+PRUNE_MS = 3_600_000
+"""How often afterwards."""
 
 State = Literal["new", "starting", "running", "stopping", "stopped"]
 
@@ -70,6 +77,7 @@ class Opening(abc.ABC):
         store: Store | Callable[[], Store] | None = None,
         clock: Clock | None = None,
         ids: Ids | None = None,
+        has_active_processes_fn: Callable[[str], bool] | None = None,
         on_error: Report | None = None,
     ) -> None:
         if (answer is None) == (agent_factory is None):
@@ -87,6 +95,11 @@ class Opening(abc.ABC):
         self._open_store: Callable[[], Store] | None = store if store is None or callable(store) else lambda: store
         if store is not None and self.config.storage.on_unavailable == "spool":
             raise InvalidInputError("store", 'storage.on_unavailable = "spool" works with the home\'s own store only')
+        if has_active_processes_fn is not None and not callable(has_active_processes_fn):
+            raise InvalidInputError("has_active_processes_fn", "a function of a session key is needed")
+        self._has_active_processes_fn = has_active_processes_fn
+        self._sessions: SessionStore | None = None
+        self._housekeeping: asyncio.Task[None] | None = None
         self._clock = clock
         self._ids = ids
         self._on_error = _log_error if on_error is None else _contained(on_error)
@@ -194,7 +207,7 @@ class Opening(abc.ABC):
         open_store = self._open_store
         if open_store is None:
             assert self._home is not None
-            open_store = partial(SqliteStore, self._home.database)
+            open_store = partial(open_with_mirror, self._home, self.config, self._clock, self._ids)
         writer, reader = self._dispatchers = (PinnedDispatcher("seriatim-store"), PinnedDispatcher("seriatim-reader"))
         runner = self._runner = AgentRunner(
             loop, self._answer, self._agent_factory, self._on_error, ends_with_tasks=not self._owns_thread
@@ -232,10 +245,48 @@ class Opening(abc.ABC):
             if able.edit or able.typing:
                 drafts = Drafts(sender, runtime.directory.post, runtime.clock, edits=able.edit, types=able.typing)
             runtime.add_account(adapter.platform, adapter.account, sender, drafts)
+        self._sessions = self._make_sessions(opened, runtime)
         self._found = self._look_at(opened)
         runtime.recover(opened.open_work)
         if self._door is not None:
             self._door.begin(runtime)
+
+    def _make_sessions(self, opened: Opened, runtime: Runtime) -> SessionStore:
+        loop = self._loop
+        assert loop is not None
+        door = GatewayDoor(loop, self._live, lambda: self._state == "stopped", self._accounts)
+        folder = None if self._home is None else self.home
+        made = SessionStore.through(
+            door, Entries(opened.store.reader), self.config, self._has_active_processes_fn, folder
+        )
+        runtime.on_routed = made.note_route
+        if self.config.session_store_max_age_days:
+            self._housekeeping = loop.create_task(self._prune(made), name="seriatim housekeeping")
+        return made
+
+    def _accounts(self, platform: str) -> list[str]:
+        return [adapter.account for adapter in self.adapters if str(adapter.platform) == platform]
+
+    async def _prune(self, sessions: SessionStore) -> None:
+        """Forget, now and then, the routes that nobody has used for so long."""
+        assert self._clock is not None
+        wait_ms = PRUNE_FIRST_MS
+        while True:
+            due = asyncio.Event()
+            self._clock.call_later(wait_ms, due.set)
+            await due.wait()
+            wait_ms = PRUNE_MS
+            try:
+                gone = await sessions.aio.prune_old_entries(self.config.session_store_max_age_days)
+            except Exception as error:  # noqa: BLE001  (a store that fails for a while, a host's callback)
+                self._on_error("housekeeping", error)
+            else:
+                if gone:
+                    _log.info("%d sessions unused for long are forgotten; their logs are kept", gone)
+
+    @abc.abstractmethod
+    def _live(self) -> Runtime:
+        """The actors; raises why there are none."""
 
     def _look_at(self, opened: Opened) -> dict[str, Any]:
         """What the index of open work says at the start; the marker of a clean stop decides nothing, the logs do."""
@@ -348,7 +399,12 @@ def settings_of(config: GatewayConfig) -> Settings:
             freshness_ms=config.agent.gateway_auto_continue_freshness * 1000,
             attempts_ambiguous_max=config.delivery.attempts_ambiguous_max,
             bot_exchanges_max=config.admission.bot_exchanges_max,
+            operators=frozenset(config.operators),
+            compress_above_tokens=config.agent.compress_above_tokens,
+            compress_keep_turns=config.agent.compress_keep_turns,
             refuse_behind=config.storage.on_unavailable == "spool",
+            command_age_ms_max=config.commands.max_age_s * 1000 or None,
+            text_age_ms_max=config.admission.max_age_s * 1000 or None,
             partial=config.delivery.partial,
             busy=config.queue.busy,
             approval_ms=config.turns.approval_timeout_s * 1000,

@@ -30,7 +30,7 @@ def recover(batch: Batch, message: Recover) -> None:
         batch.lane("inbox/interrupted", {"ids": list(running.ids), "generation": running.generation})
         if state.interruptions >= INTERRUPTIONS_MAX:
             _give_up(batch, running)
-        elif state.resume_reason is None:
+        elif state.resume_reason is None or state.resume_marked_at < running.since:
             batch.lane("resume/marked", {"reason": message.reason})
 
 

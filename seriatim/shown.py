@@ -7,6 +7,8 @@ behind it, has the session read off the actor, and decides again.
 
 from __future__ import annotations
 
+from typing import Any
+
 import attrs
 
 from seriatim.events import Event, LogId
@@ -15,12 +17,37 @@ from seriatim.surface import MESSAGE_TYPES, Surface
 
 
 class Wanted(Exception):  # noqa: N818  (no error: a question, and the gate answers it)
-    """A rule needs what ``session`` shows; with ``whole`` from its first event on, for what lies beyond a snapshot."""
+    """A rule needs what ``session`` shows ("": none); with ``whole`` from its first event on, for what lies beyond a
+    snapshot. ``besides``: what else has to be looked up, such as AcceptedOf.
+    """
 
-    def __init__(self, session: str, whole: bool) -> None:
+    def __init__(self, session: str, whole: bool, besides: Besides | None = None) -> None:
         super().__init__(session)
         self.session = session
         self.whole = whole
+        self.besides = besides
+
+
+@attrs.frozen
+class AcceptedOf:
+    """The data of messages as they were accepted in the lane ``key``: found is ``{id: data}``, of those still there."""
+
+    key: str
+    ids: tuple[str, ...]
+
+
+@attrs.frozen
+class TitledOf:
+    """Titled sessions of lanes in the scope of ``asker``, who writes in the lane ``key``: found is a list of ids and
+    titles, the newest first, without the lane's own. ``prefix``: what those lanes' logs begin with.
+    """
+
+    key: str
+    asker: str
+    prefix: str
+
+
+Besides = AcceptedOf | TitledOf
 
 
 @attrs.define(eq=False)
@@ -62,9 +89,13 @@ class Shown:
 
 @attrs.frozen(eq=False)
 class Loaded:
-    """The answer to ``Wanted``: ``shown`` is None when there is no such session; ``error``: it can't be read."""
+    """The answer to ``Wanted``: ``shown`` is None when there is no such session; ``error``: it can't be read.
+    ``found``: what else was asked for, ``besides``.
+    """
 
     session: str
     whole: bool
     shown: Shown | None
     error: Exception | None = None
+    besides: Besides | None = None
+    found: Any = None

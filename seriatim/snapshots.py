@@ -13,6 +13,7 @@ from typing import Final
 from seriatim.closers import OpenTurn
 from seriatim.errors import FormatUnsupportedError
 from seriatim.events import Data, lane_log
+from seriatim.facts import Facts, Used
 from seriatim.lane import Approval, Delegation, LaneState, Owed, Running, SessionPart, Unreached, Waiting
 from seriatim.queueing import Entry
 
@@ -43,6 +44,7 @@ def lane_snapshot(state: LaneState) -> Data:
     data["waiting"] = [[w.data, w.seq, w.time] for w in state.waiting.values()]
     data["queue"] = [[e.kind, list(e.ids), e.auth, e.size] for e in state.queue]
     data["owed"] = list(map(Owed.plain, state.owed.values()))
+    data["active_at"], data["facts"] = state.active_at, state.facts.plain()
     data |= {name: told for name in COUNTS if (told := getattr(state, name))}
     if state.unreached:
         data["unreached"] = [[lost.delivery, lost.since, lost.reason] for lost in state.unreached]
@@ -54,6 +56,8 @@ def lane_snapshot(state: LaneState) -> Data:
         data["approvals"] = list(map(Approval.plain, state.approvals))
     if state.delegations:
         data["delegations"] = list(map(Delegation.plain, state.delegations))
+    if state.listed:
+        data["listed"] = list(state.listed)
     return data
 
 
@@ -69,9 +73,13 @@ def lane_from_snapshot(key: str, version: int, data: Data) -> LaneState:
     state.waiting = {told["id"]: Waiting(told, seq, time) for told, seq, time in data["waiting"]}
     state.queue = [Entry(kind, tuple(ids), auth, size) for kind, ids, auth, size in data["queue"]]
     state.owed = {owed.id: owed for owed in map(Owed.of, data["owed"])}
+    state.active_at = data.get("active_at", state.since)
+    if "facts" in data:
+        state.facts = Facts.of(data["facts"])
     state.bots, state.bots_at = data.get("bots", 0), data.get("bots_at", 0)
     state.unreached = tuple(Unreached(*lost) for lost in data.get("unreached", ()))
     state.drafts = tuple((claim, message_id) for claim, message_id in data.get("drafts", ()))
+    state.listed = tuple(data.get("listed", ()))
     state.titles = tuple((session, title) for session, title in data.get("titles", ()))
     state.approvals = tuple(Approval(*fields) for fields in data.get("approvals", ()))
     state.delegations = tuple(Delegation(*fields) for fields in data.get("delegations", ()))
@@ -82,14 +90,32 @@ def session_snapshot(part: SessionPart) -> Data:
     """What the rules need of a session."""
     turn = part.open
     opened = None if turn is None else [turn.number, turn.step, dict(turn.calls)]
-    return {"id": part.id, "head": part.head, "turns": part.turns, "ended": part.ended, "open": opened}
+    return {
+        "id": part.id,
+        "head": part.head,
+        "turns": part.turns,
+        "ended": part.ended,
+        "open": opened,
+        "used": part.used.plain(),
+        "changed": part.changed,
+        "shrunk": part.shrunk,
+    }
 
 
 def session_from_snapshot(data: Data) -> SessionPart:
     """The inverse of ``session_snapshot``."""
     opened = data["open"]
     turn = None if opened is None else OpenTurn(opened[0], opened[1], dict(opened[2]))
-    return SessionPart(data["id"], data["head"], data["turns"], turn, data["ended"])
+    return SessionPart(
+        data["id"],
+        data["head"],
+        data["turns"],
+        turn,
+        data["ended"],
+        Used(*data["used"]),
+        data["changed"],
+        data["shrunk"],
+    )
 
 
 def is_at_rest(state: LaneState) -> bool:

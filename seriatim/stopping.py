@@ -156,6 +156,7 @@ class Stopping(Opening):
 
     async def _close(self, runtime: Runtime, *, clean: bool) -> bool:
         """Stop the actors, then give the home up; whether all of it went in good order."""
+        await self._close_sessions()
         if not await self._end_actors(runtime):
             # Somebody's thread still has the store in its hands: the home stays ours for as long as the process lives.
             self._on_error("stop", TimeoutError(f"the actors did not end within {SETTLE_S_MAX:.0f} s"))
@@ -164,6 +165,14 @@ class Stopping(Opening):
         if self._home is not None:
             self._home.close(clean=clean)
         return clean
+
+    async def _close_sessions(self) -> None:
+        """No housekeeping any more; the mirror is written for the last time."""
+        if self._housekeeping is not None:
+            self._housekeeping.cancel()
+            await asyncio.gather(self._housekeeping, return_exceptions=True)
+        if self._sessions is not None:
+            await asyncio.to_thread(self._sessions.close)
 
     async def _abandon(self) -> None:
         """Undo a start that failed or was cancelled."""

@@ -41,6 +41,8 @@ _PART = "which platform message of it, from 0"
 _CALL = "the call's id, unique in its turn"
 _WORK = "id of the background work"
 
+EXTRA: Final = "further fields of a message that a host appended"
+
 _SESSION: Final = (
     EventType(
         "turn/start",
@@ -81,6 +83,7 @@ _SESSION: Final = (
             "text": "without sender prefix and platform notes",
             "at": "when it was accepted, epoch ms",
             "author?": "display name, else the user's id",
+            "extra?": EXTRA,
         },
         surface=True,
     ),
@@ -94,9 +97,13 @@ _SESSION: Final = (
             "step?": _STEP + "; absent on a summary",
             "text": "may be empty",
             "calls?": "tool calls that it asks for, each `{id}`; present (also empty) on all but the answer",
-            "usage?": "token counts: input, output, cacheRead, cacheWrite, total, lastPromptTokens",
+            "usage?": (
+                "token counts: input, output, cacheRead, cacheWrite, total, lastPromptTokens; and estimatedCostUsd, "
+                "costStatus"
+            ),
             "finish?": "why the model stopped, in its own word",
             "mended?": "true: the text held what JSON can't carry, now U+FFFD",
+            "extra?": EXTRA,
             "partial?": "how the turn ended that showed so much of an answer: failed, aborted or timeout",
             "summary?": "true: it replaces the messages that it cites",
         },
@@ -134,6 +141,7 @@ _SESSION: Final = (
             "error?": "true: the tool raised, or there is no result",
             "outcome?": "of a synthetic result: `unknown` (recorded, may have run) or `not started` (only asked for)",
             "synthetic?": "true: no tool gave it; it closes a turn that was cut off",
+            "extra?": EXTRA,
         },
         surface=True,
     ),
@@ -187,6 +195,9 @@ _LANE: Final = (
             "receivedAt?": "when the platform had it, epoch ms",
             "door?": "receipt: the host takes the answer from the receipt, nothing is owed",
             "command?": "its name, without prefix",
+            "asks?": "of a retry: accepted data of the questions that it asks again; `at`: when they were accepted",
+            "asksTurn?": "of a retry: number of the turn that they stand in",
+            "asksSession?": "of a retry: the session of that turn",
             "wakeSession?": "the session that a wake is for; it runs in no other",
             "wakeKind?": "what a wake is about, in the host's word",
             "mended?": "true: the text held what JSON can't carry, now U+FFFD",
@@ -227,7 +238,7 @@ _LANE: Final = (
         "The messages' outcome: they get no answer.",
         {
             "ids": "the messages",
-            "reason": "superseded, reset, stop, interrupted, session_left, cancelled, expired, cleared, …",
+            "reason": "superseded, reset, stop, interrupted, stale, session_left, cancelled, expired, cleared, …",
             "notice?": "what a wake had to say whose session was left",
         },
     ),
@@ -345,6 +356,11 @@ _LANE: Final = (
             "boundary?": "suspended: what the next turn is told",
             "head?": "of a session that was there before: how many events it held",
             "createdAt?": "when that one was made, epoch ms",
+            "source?": "where it came from, when the host made it, as in inbox/accepted",
+            "displayName?": "how the host calls it",
+            "activeAt?": "of an imported record: the last activity, epoch ms",
+            "used?": "of an imported record: what had been counted, as in assistant/message",
+            "finalized?": "true, of an imported record: it is not to be resumed",
         },
     ),
     EventType(
@@ -352,6 +368,12 @@ _LANE: Final = (
         "lane",
         "A session's title, as people of this lane know it.",
         {"session": "its id", "title": "one line"},
+    ),
+    EventType(
+        "route/listed",
+        "lane",
+        "People were shown a numbered list of sessions; a number means one of these until the next list.",
+        {"sessions": "their ids, in the order of their numbers"},
     ),
     EventType(
         "route/suspended",
@@ -363,7 +385,16 @@ _LANE: Final = (
         "route/released",
         "lane",
         "The lane has no conversation any more; its next message starts a fresh one.",
-        {"reason": "moved: another lane has the session; …", "session?": "its id"},
+        {"reason": "moved: another lane has the session; pruned", "session?": "its id"},
+    ),
+    EventType(
+        "entry/touched",
+        "lane",
+        "The host was active on the conversation, without a message.",
+        {
+            "lastPromptTokens?": "tokens of the last prompt, by the host's word",
+            "turn?": "with it: number of the session's last turn then",
+        },
     ),
     EventType(
         "lane/merged",
@@ -393,7 +424,7 @@ _LANE: Final = (
         "resume/marked",
         "lane",
         "The lane's work is to be taken up again after the restart.",
-        {"reason": "restart_interrupted, shutdown_timeout, …"},
+        {"reason": "restart_interrupted, shutdown_timeout, …", "at?": "of an imported record: since when, epoch ms"},
     ),
     EventType("resume/cleared", "lane", "Taken up, or given up.", {}),
     EventType(

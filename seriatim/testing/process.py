@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,12 +19,13 @@ from seriatim.actors.outlet import Tell
 from seriatim.actors.receipts import Receipt
 from seriatim.actors.runtime import Dispatchers, Opened, Runtime, Settings
 from seriatim.actors.simulation import SimulationDispatcher
+from seriatim.actors.summaries import Summed
 from seriatim.model import MessageEvent, Outbound, Target
 from seriatim.outbox import Channel
 from seriatim.storage.contract import Store, StoreReader
 from seriatim.testing.clock import VirtualClock
 from seriatim.testing.scripted import Ran, ScriptedRunner
-from seriatim.turn import Told, TurnEnded, TurnJob
+from seriatim.turn import Message, Told, TurnEnded, TurnJob
 
 if TYPE_CHECKING:
     from seriatim.testing.simulator import Simulator
@@ -199,6 +200,10 @@ class WatchedRunner:
     def output(self, lane: str, name: str) -> str:
         """See TurnRunner.output."""
         return self._inner.output(lane, name)
+
+    def compress(self, lane: str, session: str, history: Sequence[Message], done: Summed) -> None:
+        """See TurnRunner.compress."""
+        self._inner.compress(lane, session, history, done)
 
     def evict(self, lane: str) -> int:
         """See TurnRunner.evict."""

@@ -9,7 +9,7 @@ tests/turns holds the real runner to the same contract.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Literal
 
 from attrs import Factory, define, field, frozen
@@ -17,11 +17,13 @@ from attrs import Factory, define, field, frozen
 from seriatim.actors import endings
 from seriatim.actors.outlet import Outlet, Tell
 from seriatim.actors.steps import Batch, Call, Effects, Gated, StepGate
+from seriatim.actors.summaries import UNABLE, Summed
 from seriatim.errors import SeriatimError
 from seriatim.turn import (
     Approve,
     Delegate,
     DelegationEnded,
+    Message,
     Silence,
     Steer,
     TurnAsks,
@@ -235,6 +237,10 @@ class ScriptedRunner:
     def output(self, lane: str, name: str) -> str:
         """See TurnRunner.output; all work has given the same so far."""
         return "some" if (lane, name) in self._works else ""
+
+    def compress(self, lane: str, session: str, history: Sequence[Message], done: Summed) -> None:
+        """See TurnRunner.compress: no script can."""
+        done(None, UNABLE)
 
     def evict(self, lane: str) -> int:
         """See TurnRunner.evict."""

@@ -196,8 +196,8 @@ class Witness:
             self._complain(f"{job.lane}: turn {job.generation} sees {told}, the log says {known}")
 
     def cancels(self, lane: str, generation: int, why: str) -> None:
-        """A turn is cancelled: its end is durable, or the actor that owned it has died."""
-        fenced = "crashed" in why or self.running.get(lane) != generation
+        """A turn is cancelled: its end is durable, the actor that owned it has died, or the store is another's now."""
+        fenced = "crashed" in why or "taken over" in why or self.running.get(lane) != generation
         self._law_2(fenced, f"{lane}: turn {generation} was cancelled before its end was durable")
 
     def proceeds(self, lane: str, calls: tuple[str, ...]) -> None:

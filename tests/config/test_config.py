@@ -17,6 +17,9 @@ EVERY_KEY = """
 home = "/tmp/home"
 group_sessions_per_user = false
 thread_sessions_per_user = true
+session_store_max_age_days = 30
+write_sessions_json = false
+operators = ["irc:alice"]
 
 [agent]
 kind = "openai"
@@ -28,6 +31,8 @@ system_prompt = "Be brief."
 timeout_s = 5
 gateway_timeout = 60
 gateway_auto_continue_freshness = 60
+compress_above_tokens = 100000
+compress_keep_turns = 3
 [agent.agent_cache]
 max_size = 2
 
@@ -47,10 +52,12 @@ partial = "send"
 
 [admission]
 dm_without_ids = "shared"
+max_age_s = 3600
 bot_exchanges_max = 3
 
 [commands]
 prefix = "!"
+max_age_s = 60
 stop_suspends = false
 
 [storage]

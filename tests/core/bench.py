@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
+from seriatim.actors.lookup import looked_up
 from seriatim.actors.surfaces import read_shown
 from seriatim.batch import Now, Rules
 from seriatim.commands import parse_command
@@ -150,8 +151,11 @@ class Bench:
 
     def read(self, effect: ReadShown) -> Out:
         """Give the gate the session that it asked for."""
-        shown = read_shown(self.store.reader(), effect.session, whole=effect.whole)
-        return self._took(self.gate.read(Loaded(effect.session, effect.whole, shown), self.now))
+        reader = self.store.reader()
+        shown = read_shown(reader, effect.session, whole=effect.whole) if effect.session else None
+        found = None if effect.besides is None else looked_up(reader, effect.besides)
+        loaded = Loaded(effect.session, effect.whole, shown, None, effect.besides, found)
+        return self._took(self.gate.read(loaded, self.now))
 
     # --- words -----------------------------------------------------------------------------------------
 

@@ -38,12 +38,12 @@ def halted(bench: Bench) -> LaneState:
     bench.now.draining = True
     for _ in range(60):
         bench.drain()
-        if bench.gate.durable.running is not None and bench.gate._in_flight is None:
-            bench.offer(bench.end("ended"))
-        elif bench.gate.quiescent():
-            return bench.gate.durable
-        else:
+        if not bench.gate.quiescent():
             bench.tick(10_000)
+        elif bench.gate.durable.running is not None:
+            bench.offer(bench.end("ended"))
+        else:
+            return bench.gate.durable
     raise AssertionError("it doesn't come to rest")
 
 

@@ -47,7 +47,7 @@ def test_an_open_turn_is_closed_and_run_again() -> None:
 
 
 def test_recovery_is_idempotent() -> None:
-    """A second recovery finds nothing to do."""
+    """B68: a second recovery finds nothing to do: the same bytes as after one."""
     bench = Bench(STALE)
     bench.said("hi")
     bench.now.time += OLD
@@ -96,7 +96,7 @@ def test_stale_work_waits_for_the_next_message() -> None:
 
 
 def test_a_clock_that_went_back_counts_as_fresh() -> None:
-    """A negative age is fresh."""
+    """B58: a negative age is fresh."""
     bench = Bench(STALE)
     first = bench.said("hi")
     bench.now.time -= 500

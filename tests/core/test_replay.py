@@ -17,7 +17,23 @@ from seriatim.turn import StepOffered, ToolCall, ToolFinished
 
 from .bench import Bench
 
-TEXTS = st.sampled_from(["a", "b", "/queue c", "/stop", "/new", "/status", "/queue", "/title t", "/what", "\ud800"])
+TEXTS = st.sampled_from(
+    [
+        "a",
+        "b",
+        "/queue c",
+        "/stop",
+        "/new",
+        "/status",
+        "/queue",
+        "/title t",
+        "/undo",
+        "/redo",
+        "/retry",
+        "/what",
+        "\ud800",
+    ]
+)
 KINDS = st.sampled_from([AttemptWanted, PartSettled, PartFailed, PartAbandoned])
 STEP = st.one_of(
     st.tuples(st.just("say"), TEXTS, st.booleans()),

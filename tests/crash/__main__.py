@@ -12,11 +12,13 @@ from collections.abc import Iterable
 from typing import Any
 
 from tests.crash.enumeration import FULL, OTHER_ORDERS, QUICK, QUICK_OTHER_ORDERS, USUAL, Depth, Tally
+from tests.crash.environment import ENVIRONMENTS
+from tests.crash.kill_points import KILL_POINTS
 from tests.crash.mutants import MUTANTS
 from tests.crash.points import Fate
 from tests.crash.run import run
 from tests.crash.scenarios import SCENARIOS
-from tests.crash.tasks import catch_task, enumerate_task
+from tests.crash.tasks import catch_task, enumerate_task, surround_task
 
 _DEPTHS = {"quick": (QUICK, QUICK_OTHER_ORDERS), "usual": (USUAL, OTHER_ORDERS), "full": (FULL, FULL)}
 
@@ -47,16 +49,49 @@ def main(arguments: list[str] | None = None) -> int:
     ]
     mutants = [] if options.only else [mutant.name for mutant in MUTANTS]
     tally = Tally()
+    surroundings = [] if options.only else list(ENVIRONMENTS)
     with multiprocessing.get_context("spawn").Pool(options.workers) as pool:
         tallies = pool.imap_unordered(enumerate_task, tasks, chunksize=1)
         catches = pool.imap(catch_task, mutants)
-        for done in tallies:
+        surrounded = pool.imap_unordered(surround_task, surroundings)
+        for done in (*tallies, *surrounded):
             tally.add(done)
         caught = {name: text for name, text, _ in catches if text}
     result = _result(tally, len(chosen), caught, mutants)
     result["seconds"] = round(time.monotonic() - began, 1)
+    if not options.only:
+        result["kill_points"] = kill_points(tally)
+        if options.depth != "quick":  # which doesn't strike everywhere
+            result["kill_points_without_proof"] = [n for n, row in result["kill_points"].items() if row == NO_PROOF]
     _print(result, tally, as_json=options.json)
-    return 1 if tally.violations or len(caught) < len(mutants) else 0
+    missed = len(caught) < len(mutants) or result.get("kill_points_without_proof")
+    return 1 if tally.violations or missed else 0
+
+
+NO_PROOF = {"runs": 0, "violations": 0}
+
+
+def kill_points(tally: Tally) -> dict[str, Any]:
+    """Of each kill point: where and what is right, and its proof: runs, violations, and whose they are; or "later"."""
+    told: dict[str, Any] = {}
+    for row in KILL_POINTS:
+        runs = tally.proved[row.name]
+        by = [row.environment] if row.environment else [
+            scenario.name
+            for scenario in SCENARIOS
+            if any(scenario.name.startswith(proof.scenarios) for proof in row.proofs)
+        ]  # fmt: skip
+        if not runs:
+            told[row.name] = {"later": row.later} if row.later else NO_PROOF
+        else:
+            told[row.name] = {
+                "killed": row.killed,
+                "right": row.right,
+                "runs": runs,
+                "violations": tally.unproved[row.name],
+                "by": by,
+            }
+    return told
 
 
 def _result(tally: Tally, scenarios: int, caught: dict[str, str], mutants: list[str]) -> dict[str, Any]:
@@ -77,8 +112,13 @@ def _print(result: dict[str, Any], tally: Tally, *, as_json: bool) -> None:
         print(json.dumps(result, indent=2))
     else:
         for name, value in result.items():
-            if name != "caught":
+            if name not in ("caught", "kill_points"):
                 print(f"{name}: {value}")
+        for name, row in result.get("kill_points", {}).items():
+            if "later" in row:
+                print(f"{name} later: {row['later']}")
+            else:
+                print(f"{name} {row.get('killed', '')}: {row['runs']} runs, {row['violations']} violations")
     for violation in tally.violations[:20]:
         plan = " ".join(map(str, violation.plan))
         print(f"{violation.scenario!r} seed {violation.seed} {plan}: {violation.text}", file=sys.stderr)

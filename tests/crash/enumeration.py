@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from attrs import Factory, define, frozen
 
+from tests.crash.kill_points import is_kill_point, proved
 from tests.crash.points import Fate
 from tests.crash.run import Trace, run
 from tests.crash.scenario import Scenario
@@ -51,12 +53,17 @@ class Violation:
 
 @define
 class Tally:
-    """What came of it. ``points`` of the clean traces, envelopes included; ``broken``: runs with violations."""
+    """What came of it. ``points`` of the clean traces, envelopes included; ``broken``: runs with violations.
+
+    ``proved``: how many of the runs are a proof of each kill point; ``unproved``: how many of those went wrong.
+    """
 
     points: int = 0
     runs: int = 0
     broken: int = 0
     violations: list[Violation] = Factory(list)
+    proved: Counter[str] = Factory(Counter)
+    unproved: Counter[str] = Factory(Counter)
 
     def add(self, other: Tally) -> None:
         """Both as one."""
@@ -64,6 +71,8 @@ class Tally:
         self.runs += other.runs
         self.broken += other.broken
         self.violations += other.violations
+        self.proved += other.proved
+        self.unproved += other.unproved
 
 
 def enumerate_scenario(scenario: Scenario, seed: int, depth: Depth, *, first_only: bool = False) -> Tally:
@@ -76,7 +85,8 @@ def enumerate_scenario(scenario: Scenario, seed: int, depth: Depth, *, first_onl
         if first_only and tally.violations:
             break
         trace = run(scenario, plan, seed)
-        if expected is not None and (not trace.labels or trace.labels[0][-1:] != [expected]):
+        life = len(plan) - 1 if plan and plan[0] == Fate() else 0
+        if expected is not None and (len(trace.labels) <= life or trace.labels[life][-1:] != [expected]):
             trace.wrong.append(f"the run left its trace: not at {expected!r}")
         _note(tally, scenario, seed, plan, trace)
     return tally
@@ -85,6 +95,9 @@ def enumerate_scenario(scenario: Scenario, seed: int, depth: Depth, *, first_onl
 def _note(tally: Tally, scenario: Scenario, seed: int, plan: tuple[Fate, ...], trace: Trace) -> None:
     tally.runs += 1
     tally.broken += bool(trace.wrong)
+    for name in proved(scenario.name, plan, trace.labels):
+        tally.proved[name] += 1
+        tally.unproved[name] += bool(trace.wrong)
     tally.violations += [Violation(scenario.name, seed, plan, text) for text in trace.wrong]
 
 
@@ -99,10 +112,20 @@ def _plans(scenario: Scenario, seed: int, depth: Depth, clean: Trace) -> Iterato
         yield (Fate(actor=number),), None
     for number in spread(clean.others[0], depth.others):
         yield (Fate(other=number),), None
-    struck = [at for at in range(len(labels)) if depth.twins or not _is_twin(labels, at)]
+    struck = [
+        at
+        for at in range(len(labels))
+        if depth.twins or not _is_twin(labels, at) or is_kill_point(scenario.name, labels[at])
+    ]
     for which in spread(len(struck), depth.singles):
         at = struck[which]
         yield (Fate(at=at),), labels[at]
+    for number in range(1, len(clean.labels)):  # a scenario that stops has further lives
+        for at in spread(len(clean.labels[number]), depth.singles):
+            yield (*(Fate(),) * number, Fate(at=at)), clean.labels[number][at]
+    commits = {labels[at]: at for at in frames if is_kill_point(scenario.name, labels[at], torn=True)}
+    for label, at in commits.items() if depth.torn else ():
+        yield (Fate(at=at, torn=True),), label
     cuts = [(at, cut) for at, (before, after) in frames.items() for cut in range(before, after)]
     for which in spread(len(cuts), depth.torn):
         at, cut = cuts[which]

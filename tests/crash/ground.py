@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 
 from seriatim.events import Event, LogId
@@ -10,7 +11,7 @@ from seriatim.storage.contract import StoreReader
 from seriatim.testing.fake_platform import FakePlatform, Posted
 from seriatim.testing.scripted import Ran
 from seriatim.testing.witness import Effects, whole
-from tests.crash.scenario import Again, Say, Scenario
+from tests.crash.scenario import Again, Say, Scenario, Step
 
 
 class Ground:
@@ -48,7 +49,7 @@ class Ground:
         return whole(reader, log, self.archived)
 
     @property
-    def next_step(self) -> Say | Again | None:
+    def next_step(self) -> Step | None:
         """What the script has next."""
         script = self.scenario.script
         return script[self.done] if self.done < len(script) else None
@@ -60,12 +61,17 @@ class Ground:
         self.done += 1
         if isinstance(step, Again):
             self.platform.post(self.platform.posted[step.number - 1].event)
+        if not isinstance(step, Say):
             return
         number = sum(1 for taken in self.scenario.script[: self.done] if isinstance(taken, Say))
         source = SessionSource(platform=Platform("fake"), chat_id=step.chat, user_id=f"u{step.chat}")
-        self.platform.post(
-            MessageEvent(step.text, source, account="fake", message_id=f"in{number}", internal=step.wake)
-        )
+        text = step.text.replace("?", self._asked())
+        self.platform.post(MessageEvent(text, source, account="fake", message_id=f"in{number}", internal=step.wake))
+
+    def _asked(self) -> str:
+        """The id of the question that arrived last."""
+        asked = [found[1] for got in self.platform.received if (found := re.search(r"/approve (\S+)", got.out.text))]
+        return asked[-1] if asked else "none"
 
     def ack(self, posted: Posted) -> None:
         """The platform hears that the bot has it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import random
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from seriatim.actors.outlet import Tell
 from seriatim.actors.receipts import Receipt
 from seriatim.actors.runtime import Dispatchers, Opened, Runtime, Settings
 from seriatim.actors.simulation import Envelope, SimulationDispatcher
+from seriatim.actors.summaries import UNABLE, Summed
 from seriatim.actors.supervisor import PassivateLane
 from seriatim.commits import Commit
 from seriatim.config import GatewayConfig
@@ -30,17 +31,20 @@ from seriatim.testing.faulty_store import Fault, FaultyStore
 from seriatim.testing.scripted import Ran, ScriptedRunner, by_first_word
 from seriatim.testing.snapshot import wal_frames
 from seriatim.testing.witness import Witness, WitnessedStore
-from seriatim.turn import Told, TurnEnded, TurnJob
+from seriatim.turn import Message, Told, TurnEnded, TurnJob
 from tests.crash.ground import Ground
 from tests.crash.points import KILLED, Fate, Points, SimulatedCrash
+from tests.crash.scenario import Stop
 
 STEPS_MAX = 20_000
 REDELIVERIES_MAX = 40
 HURRY_MS = 100.0
+SETTLE_MS = 5_000.0
+"""How long a stop waits for what is soon due."""
 
 
 class Life:
-    """Made on the files that the life before left. ``run`` ends at rest, or where the process dies."""
+    """Made on the files that the life before left. ``run`` ends at rest, at its stop, or where the process dies."""
 
     def __init__(self, ground: Ground, path: Path, fate: Fate, seed: int, start_ms: int) -> None:
         scenario = ground.scenario
@@ -57,6 +61,10 @@ class Life:
         self.frames: dict[int, tuple[int, int]] = {}
         """Of each point after a commit: the WAL's frames before and after it."""
         self.steps = 0
+        self.stopped = False
+        """Whether it ended by a stop."""
+        self._stop: Stop | None = None
+        self._drained = False
         self.receipts: list[Receipt] = []
         self.durable: dict[str, int] = {}
         """How far each log went by the word of the store of the life before."""
@@ -82,7 +90,7 @@ class Life:
                 rules=scenario.rules,
                 slots_max=scenario.slots_max,
                 warm_max=scenario.warm_max,
-                age_ms_max=24 * 3_600_000,
+                age_ms_max=scenario.age_ms_max,
                 dm_without_ids=False,
                 growth=scenario.growth,
             ),
@@ -95,17 +103,22 @@ class Life:
 
     # --- life and death --------------------------------------------------------------------------------
 
-    def run(self) -> None:
-        """Start, recover, and go on until nothing is left to do or the process is dead."""
+    def run(self, steps: int = STEPS_MAX) -> None:
+        """Start, recover, and go on until nothing is left to do or the process is dead.
+
+        ``steps``: stop there as a process does that is told to (SIGSTOP); the next call lets it go on.
+        """
         log = logging.getLogger("seriatim")
         level = log.level
         log.setLevel(logging.CRITICAL)  # crashes are what happens here
         self.ground.platform._listening = True
         try:
-            self._start()
-            while not self.points.dead and self._step():
+            if self._opened is None:
+                self._start()
+            until = self.steps + steps
+            while not self.points.dead and self.steps < until and self._step():
                 self.steps += 1
-                if self.steps > STEPS_MAX:
+                if self.steps >= STEPS_MAX:
                     self.ground.complain("the run doesn't come to rest")
                     break
         except SimulatedCrash:
@@ -192,6 +205,10 @@ class Life:
         """Let somebody do one thing; False when nobody has anything to do."""
         ready = self._ready()
         due = self.clock.next_due_ms()
+        if self._stop is not None and self._goes_on_stopping(bool(ready)):
+            return True
+        if self.stopped:
+            return False
         if ready:
             if due is not None and self._random.random() < 0.02:
                 self.clock.fire_next()
@@ -243,7 +260,7 @@ class Life:
 
     def _user_may(self) -> bool:
         step = self.ground.next_step
-        if step is None or step.when == "quiet":
+        if step is None or step.when == "quiet" or self._stop is not None:
             return False
         if step.when == "now":
             return True
@@ -254,7 +271,39 @@ class Life:
 
     def _user_step(self) -> None:
         self._seen = self._marks()
+        step = self.ground.next_step
         self.ground.take_step()
+        if isinstance(step, Stop):
+            self._stop = step
+            self.points.hit("before drain")
+            self.runtime.drain()
+            self.points.hit("after drain")
+
+    def _goes_on_stopping(self, ready: bool) -> bool:
+        """As the gateway's stop: let turns end or interrupt them, settle, end. True when it has done a step of that."""
+        assert self._stop is not None
+        if not self._drained:
+            if self._stop.waits and self.runtime.slots.held:
+                return False
+            self._drained = True
+            if self.runtime.slots.held:
+                self.ground.deaths += 1
+                self.runtime.drain_timed_out(f"{self._stop.reason}_timeout")
+                self._close_runner()
+            self.runtime.flush_lanes()
+            return True
+        due = self.clock.next_due_ms()
+        soon = due is not None and due - self.clock.monotonic_ms() <= SETTLE_MS
+        self.stopped = not ready and not soon
+        return False
+
+    def _close_runner(self) -> None:
+        closing = self.runner.close(0.0)
+        try:
+            closing.send(None)
+        except StopIteration:
+            return
+        raise AssertionError("the scripted runner never waits")
 
     def _user_step_now(self) -> None:
         """What is said now is given now."""
@@ -375,6 +424,10 @@ class WatchedRunner:
     def output(self, lane: str, name: str) -> str:
         """See TurnRunner.output."""
         return self._inner.output(lane, name)
+
+    def compress(self, lane: str, session: str, history: Sequence[Message], done: Summed) -> None:
+        """See TurnRunner.compress: no script can."""
+        done(None, UNABLE)
 
     def evict(self, lane: str) -> int:
         """See TurnRunner.evict."""

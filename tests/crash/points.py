@@ -18,13 +18,14 @@ class Fate:
     ``at``: it dies at the point of this number, or at the first point whose label begins so. ``actor``: a lane's
     actor dies before the lanes' envelope of this number; ``other``: an actor that all lanes need dies before an
     envelope of theirs, and the process with it. ``frames``: of the commit that ended at the point, only so
-    many frames of the WAL were written.
+    many frames of the WAL were written; ``torn``: half of them.
     """
 
     at: int | str | None = None
     actor: int | None = None
     other: int | None = None
     frames: int | None = None
+    torn: bool = False
 
     def __str__(self) -> str:
         parts = [
@@ -32,6 +33,8 @@ class Fate:
             for name in ("at", "actor", "other", "frames")
             if (value := getattr(self, name)) is not None
         ]
+        if self.torn:
+            parts.append("torn=1")
         return "(" + ", ".join(parts) + ")"
 
 

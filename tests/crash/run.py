@@ -19,8 +19,6 @@ from tests.crash.life import Life
 from tests.crash.points import Fate
 from tests.crash.scenario import Scenario
 
-RESTART_MS = 2_000
-"""How long the process stays away."""
 LIVES_MAX = 8
 
 
@@ -90,14 +88,17 @@ def _lives(ground: Ground, trace: Trace, path: Path, plan: tuple[Fate, ...], see
                 trace.steps += life.steps
             for error in life.errors:
                 ground.complain(f"unexpected: {error}")
-            if not life.points.dead:
+            if not life.points.dead and not life.stopped:
                 judge(ground, life)
                 return
-            ground.deaths += 1
-            path = Path(snapshot_files(path, path.parent.parent / str(number + 1), frames=fate.frames))
+            ground.deaths += life.points.dead
+            frames = fate.frames
+            if fate.torn and life.points.dead:
+                frames = sum(life.frames.get(len(life.points.labels) - 1, (0, 0))) // 2
+            path = Path(snapshot_files(path, path.parent.parent / str(number + 1), frames=frames))
             # A commit that was cut short had not been answered yet.
-            durable = life.witness.heads if fate.frames is None else {}
-            start_ms = life.clock.now_ms() + RESTART_MS
+            durable = life.witness.heads if frames is None else {}
+            start_ms = life.clock.now_ms() + ground.scenario.away_ms
         finally:
             life.close()
         shutil.rmtree(path.parent.parent / str(number))

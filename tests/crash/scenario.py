@@ -24,7 +24,7 @@ When = Literal["now", "running", "tool", "ended", "sent", "resting", "quiet"]
 
 @frozen
 class Say:
-    """Somebody writes ``text``, or the host wakes the lane (``wake``).
+    """Somebody writes ``text``, or the host wakes the lane (``wake``); "?" stands for the last question's id.
 
     ``when``: at once after what came before; or as soon as, after that, a turn runs, a tool has run, a turn's end was
     told, a send arrived, a lane is asked to rest; each at the latest when everything is quiet, so that no crash stops
@@ -45,6 +45,18 @@ class Again:
     when: When = "now"
 
 
+@frozen
+class Stop:
+    """The process is asked to stop. ``waits``: running turns get the time to end; else the drain runs out at once, and
+    they stay open for the next start. Then the next life begins.
+    """
+
+    reason: Literal["shutdown", "restart"] = "shutdown"
+    when: When = "now"
+    waits: bool = False
+
+
+Step = Say | Again | Stop
 Strike = Callable[[Counter[str], Commit], StoreFault | None]
 
 
@@ -59,7 +71,7 @@ class Scenario:
     """
 
     name: str
-    script: tuple[Say | Again, ...]
+    script: tuple[Step, ...]
     capabilities: Capabilities = Capabilities(replay="ack", text_max=4000)  # noqa: RUF009
     rules: Rules = Rules()  # noqa: RUF009
     slots_max: int = 4
@@ -70,3 +82,7 @@ class Scenario:
     slow_writer: bool = False
     seeds: tuple[int, ...] = Factory(lambda: (1,))
     growth: Growth = Growth()  # noqa: RUF009
+    age_ms_max: int = 86_400_000
+    """How old an unsent reply may become."""
+    away_ms: int = 2_000
+    """How long the process stays away, by the wall clock; less than nothing where that was set back."""

@@ -11,7 +11,7 @@ from seriatim.batch import Rules
 from seriatim.commits import Commit
 from seriatim.testing.faulty_store import Fault
 from tests.crash.points import Fate
-from tests.crash.scenario import Again, Say, Scenario, Strike
+from tests.crash.scenario import Again, Say, Scenario, Stop, Strike
 
 _IDEMPOTENT: Final = Capabilities(replay="ack", text_max=4000, idempotent_send=True)
 _IRC: Final = Capabilities(replay="none", text_max=400, text_unit="bytes", multiline=False)
@@ -217,6 +217,76 @@ SCENARIOS: Final = (
         growth=Growth(events=6, rest_events=1, compact_events=9, step_commits=2),
         seeds=(1, 2),
     ),
+    Scenario("drain runs out", (Say("tool one"), Stop("restart", "running"), Say("two", "quiet"))),
+    Scenario("drain runs out with a queue", (Say("tool one"), Say("/queue two", "running"), Say("three"), Stop())),
+    Scenario("drain waits for the turn", (Say("tool one"), Say("two", "running"), Stop(waits=True), Say("three"))),
+    Scenario(
+        "three drains run out in one turn",
+        (
+            Say("tool one"),
+            Stop("restart", "running"),
+            Stop("shutdown", "running"),
+            Stop("restart", "running"),
+            Say("two"),
+        ),
+    ),
+    Scenario(
+        "deaths inside recovery",
+        (Say("tool one"), Say("two", "quiet")),
+        storms=tuple(
+            (Fate(at="after tool"), second)
+            for second in (
+                Fate(at="before commit inbox/interrupted"),
+                Fate(at="after commit inbox/interrupted"),
+                Fate(at="after commit inbox/interrupted", torn=True),
+                Fate(at="before start"),
+            )
+        ),
+    ),
+    Scenario(
+        "recovery without a slot",
+        (Say("tool one"), Say("tool two", chat="2"), Say("three", "quiet")),
+        slots_max=1,
+        storms=(
+            _dies("after start", 2),
+            (Fate(at="after start"), Fate(at="after commit inbox/interrupted")),
+            (Fate(at="after start"), Fate(at="after commit inbox/interrupted"), Fate(at="after start")),
+        ),
+    ),
+    Scenario("wake given again", (Say("never one"), Say("wake up", "running", wake=True), Again(2), Say("/stop"))),
+    Scenario(
+        "platform down for hours",
+        (Say("one"), Say("two", "sent"), Say("three", "quiet")),
+        sends=("plain",) * 12,
+    ),
+    Scenario(
+        "platform down for longer than a reply may wait",
+        (Say("one"), Say("two", "quiet")),
+        sends=("plain",) * 12,
+        age_ms_max=120_000,
+    ),
+    Scenario("clock set back", (Say("tool one"), Say("two", "sent"), Say("three", "quiet")), away_ms=-86_400_000),
+    Scenario(
+        "clock ahead by days",
+        (Say("tool one"), Say("two", "sent"), Say("three", "quiet")),
+        rules=Rules(freshness_ms=10 * 86_400_000),
+        away_ms=3 * 86_400_000,
+    ),
+    Scenario("a question and its answer", (Say("ask one"), Say("/approve ?", "quiet"), Say("two")), seeds=(1, 2)),
+    Scenario(
+        "a question, and a stop",
+        (Say("ask one"), Say("two", "quiet"), Say("/stop"), Say("/approve ?"), Say("three", "quiet")),
+    ),
+    Scenario(
+        "interrupt",
+        (Say("never one"), Say("two", "running"), Say("/stop", "quiet"), Say("three", "quiet")),
+        rules=Rules(busy="interrupt"),
+        seeds=(1, 2),
+    ),
+    Scenario("steer", (Say("steer one"), Say("two"), Say("three", "tool")), rules=Rules(busy="steer"), seeds=(1, 2, 3)),
+    Scenario("background work", (Say("delegate one"), Say("two", "quiet")), seeds=(1, 2)),
+    Scenario("background work is stopped", (Say("watch one"), Say("/stop", "quiet"), Say("two", "quiet"))),
+    Scenario("background work and a new conversation", (Say("watch one"), Say("/new", "quiet"), Say("two"))),
     Scenario("slow writer", (Say("one"), Say("two"), Say("tool three", "quiet")), slow_writer=True),
     Scenario("slow writer, given again", (Say("one"), Again(1)), slow_writer=True),
     Scenario("slow writer, stop", (Say("tool one"), Say("/stop", "running"), Say("two")), slow_writer=True),

@@ -314,8 +314,8 @@ def test_a_forked_child_has_no_gateway(tmp_path: Path) -> None:
 
 
 def test_a_drain_that_runs_out_marks_the_turn_and_leaves_it_open(tmp_path: Path) -> None:
-    """A turn that outlives the drain stays open in the log, marked with reason and time, and the next start runs it
-    again; no clean mark is left beside it.
+    """B54: a turn that outlives the drain stays open in the log, marked with reason and time, and the next start runs
+    it again; no clean mark is left beside it.
     """
 
     async def first() -> bool:

@@ -56,7 +56,7 @@ def test_a_clean_stop_leaves_its_mark_and_the_next_start_nothing_to_do(tmp_path:
 
 
 def test_a_mark_that_lies_hides_no_open_turn(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """K50: the log decides. A true-looking mark beside an open turn is reported, and the turn runs again."""
+    """B54: the log decides. A true-looking mark beside an open turn is reported, and the turn runs again."""
     assert run(interrupted(tmp_path)) is False
     homes._write_marker(tmp_path)
 

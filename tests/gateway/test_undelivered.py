@@ -19,7 +19,7 @@ from seriatim.testing.clock import VirtualClock
 from seriatim.testing.fake_platform import FakePlatform, Fault
 
 from .bots import echo, run, until
-from .test_delivery import HOUR_MS, MINUTE_MS, goes_on, lane_events, owed, passes, timed
+from .test_delivery import HOUR_MS, MINUTE_MS, goes_on, lane_events, passes, timed
 
 
 def home_with_debts(home: Path, clock: VirtualClock, platform: FakePlatform) -> None:
@@ -115,7 +115,7 @@ def test_what_is_retried_offline_goes_out_at_the_next_start(tmp_path: Path, caps
     async def main() -> None:
         platform.come_back()
         async with timed(echo, tmp_path, platform, clock) as (it, _):
-            await owed(it, 1)
+            await until(lambda: it.health["replies_pending"] or len(platform.received) >= 3)
             await goes_on(it, clock, MINUTE_MS)
             assert platform.texts("b") == ["echo hi"]
             assert platform.texts("x") == ["echo never"]

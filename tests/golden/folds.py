@@ -38,6 +38,19 @@ def folded(reader: StoreReader) -> dict[str, Any]:
     return {"version": STATE_VERSION, "lanes": lanes, "sessions": sessions}
 
 
+def as_then(told: dict[str, Any], golden: dict[str, Any]) -> dict[str, Any]:
+    """What is told today, without what the golden file's version didn't tell; rows that have grown are cut."""
+    return {
+        name: {field: _cut(told[name][field], kept) for field, kept in data.items()} for name, data in golden.items()
+    }
+
+
+def _cut(now: Any, then: Any) -> Any:
+    if isinstance(now, list) and isinstance(then, list) and then and isinstance(then[0], list):
+        return [_cut(one, other) for one, other in zip(now, then, strict=True)]
+    return now[: len(then)] if isinstance(now, list) and isinstance(then, list) and then else now
+
+
 def unpacked(number: int, folder: Path) -> Path:
     """The golden database of a format, as a file of its own."""
     path = folder / "state.db"
