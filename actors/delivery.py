@@ -106,6 +106,7 @@ class _Job:
     ambiguous: int = 0
     asked: bool = False
     sending: bool = False
+    moves_to: Target | None = None
     began: float = 0.0
 
 
@@ -201,6 +202,10 @@ class DeliveryActor(PooledActor):
         if known is not None:
             # A new incarnation of the lane lists its debts: what it was asked has died with the one before.
             known[1].asked = False
+            known[1].lane = message.lane
+            if effect.target.chat_id != known[1].effect.target.chat_id:
+                self._readdress(known[0], known[1], effect.target)
+                return
             if effect.since > known[1].since:
                 self._try_on(known[0], known[1], effect)
             self._advance(known[0])
@@ -249,6 +254,21 @@ class DeliveryActor(PooledActor):
             if chat is not None:
                 chat.resting = False
                 self._advance(chat_id)
+
+    def _readdress(self, chat_id: str, job: _Job, target: Target) -> None:
+        """The chat has another id now; a part that is on its way to the old one is waited for first."""
+        if job.sending:
+            job.moves_to = target
+            return
+        self._chats[chat_id].jobs.remove(job)
+        job.moves_to = None
+        job.effect = attrs.evolve(job.effect, target=target)
+        job.target = target
+        there = _chat_of(target)
+        self._jobs[job.effect.delivery] = (there, job)
+        self._chats.setdefault(there, _Chat()).jobs.append(job)
+        self._advance(chat_id)
+        self._advance(there)
 
     def _debts(self, message: Debts) -> None:
         owed = frozenset(message.effect.deliveries)
@@ -364,7 +384,10 @@ class DeliveryActor(PooledActor):
             self._post(job.lane, PartSettled(message.delivery, message.part, message.message_id))
         elif job.due:
             self._failed(chat_id, job, message.part, error)
-        self._advance(chat_id)
+        if job.moves_to is not None and message.delivery in self._jobs:
+            self._readdress(chat_id, job, job.moves_to)
+        else:
+            self._advance(chat_id)
 
     def _failed(self, chat_id: str, job: _Job, part: int, error: SendError) -> None:
         chat = self._chats[chat_id]

@@ -89,6 +89,24 @@ class ReadSession:
     besides: Besides | None = None
 
 
+@frozen
+class ReadBinding:
+    """Say whether there is such a session, and which lane has it."""
+
+    session: str
+    reply_to: Ref[Any]
+
+
+@frozen
+class BindingRead:
+    """The answer; ``error``: nobody can say."""
+
+    session: str
+    exists: bool
+    lane: LogId | None
+    error: BaseException | None = None
+
+
 class LaneReader(PooledActor):
     """Reads lanes and transcripts. Runs on a dispatcher of one worker; ``open_reader`` is called on its thread.
 
@@ -102,13 +120,15 @@ class LaneReader(PooledActor):
         self._writer = writer
         self._reader: StoreReader | None = None
 
-    def on_receive(self, message: ReadLane | ReadTranscript | ReadSession) -> None:
+    def on_receive(self, message: ReadLane | ReadTranscript | ReadSession | ReadBinding) -> None:
         """Read, fold and answer; what can't be read is answered, never raised."""
-        answer: LaneRead | LaneUnreadable | TranscriptRead | Loaded
+        answer: LaneRead | LaneUnreadable | TranscriptRead | Loaded | BindingRead
         if type(message) is ReadTranscript:
             answer = self._read_transcript(message)
         elif type(message) is ReadSession:
             answer = self._read_session(message)
+        elif type(message) is ReadBinding:
+            answer = self._read_binding(message.session)
         else:
             assert type(message) is ReadLane
             try:
@@ -136,6 +156,14 @@ class LaneReader(PooledActor):
         if snapshot is not None:
             self._writer.signal(Keep((snapshot,)))
         return TranscriptRead(session, upto, messages)
+
+    def _read_binding(self, session: str) -> BindingRead:
+        log = session_log(session)
+        try:
+            reader = self._opened()
+            return BindingRead(session, reader.header(log) is not None, reader.binding(log))
+        except Exception as error:
+            return BindingRead(session, exists=False, lane=None, error=error)
 
     def _read_session(self, message: ReadSession) -> Loaded:
         session, whole, besides = message.session, message.whole, message.besides

@@ -209,6 +209,12 @@ class Receipts:
         waiting = [*(receipt for receipt, _ in self._accepting.values()), *self._open.values()]
         return [receipt.message_id for receipt in waiting if receipt.session_key == session_key]
 
+    def moved(self, session_key: str, into: str) -> None:
+        """Another lane has this lane's messages now: who waits for one waits for that lane."""
+        for receipt in (*(receipt for receipt, _ in self._accepting.values()), *self._open.values()):
+            if receipt.session_key == session_key:
+                receipt.session_key = into
+
     def found(self, inbox_id: str, session_id: str | None, end: End | None) -> None:
         """The log knows the message: the incarnation that was to say so has died. ``end``: None while it waits."""
         pending = self._accepting.get(inbox_id)

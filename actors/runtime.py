@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+import attrs
 import pykka
 from attrs import Factory, frozen
 
@@ -19,6 +20,7 @@ from seriatim.actors.delivery import Deliveries, DeliveryActor, Sender
 from seriatim.actors.dispatch import Dispatcher
 from seriatim.actors.ids import Ids
 from seriatim.actors.loading import LaneReader
+from seriatim.actors.merging import LearnAlias, MoveSession
 from seriatim.actors.persistence import CommitPort, PersistenceActor
 from seriatim.actors.receipts import Receipt, Receipts
 from seriatim.actors.refs import Crash, DeadLetter, Ref
@@ -31,6 +33,7 @@ from seriatim.actors.system import ActorSystem
 from seriatim.actors.turns import TurnRunner
 from seriatim.actors.upkeep import Growth, UpkeepActor
 from seriatim.actors.warden import CacheWardenActor, Crowded, WarmLanes
+from seriatim.aliases import ALIASES, Alias, AliasTable
 from seriatim.batch import Rules
 from seriatim.clock import Clock
 from seriatim.commands import parse_command
@@ -109,6 +112,8 @@ class Runtime:
         self.slots = TurnSlots(settings.slots_max)
         self.running = RunningTurns(clock, settings.silence_ms, self.directory.post)
         self.switches = Switches()
+        self.aliases = AliasTable()
+        """Which ids mean the same; filled on the writer's thread before anybody else looks."""
         self.warm = WarmLanes(settings.warm_max, self._on_crowded)
         self.system = ActorSystem(clock=clock, on_crash=self._on_crash, on_dead_letter=self._on_dead_letter)
         self._rng = rng
@@ -141,7 +146,7 @@ class Runtime:
         self._writer = self.system.start(
             PersistenceActor,
             open_store,
-            partial(_opened, opened),
+            partial(_opened, self.aliases, opened),
             self._on_trouble,
             dispatcher=self.dispatchers.writer,
             name="persistence",
@@ -183,6 +188,7 @@ class Runtime:
             lane_ports=self._lane_ports,
             on_error=self._on_error,
             gone=self.warm.gone,
+            aliases=self.aliases,
             on_lost=partial(self._on_fatal, "store"),
         )
         self._supervisor = self.system.start(SupervisorActor, ports, dispatcher=lanes, name="supervisor")
@@ -230,7 +236,7 @@ class Runtime:
 
         ``inbox_id`` and ``key`` (its unique key): of a message that has them already.
         """
-        lane = lane_of(event, self.settings)
+        lane = self.lane_of(event)
         inbox_id = inbox_id or self.ids.fresh()
         receipt = self.receipts.open(inbox_id, lane, settled)
         if self.switches.draining:
@@ -240,13 +246,15 @@ class Runtime:
         if refusal is not None:
             self.receipts.refuse(inbox_id, refusal)
             return receipt
+        key = key or unique_key(event)  # by the id that the platform gave, whatever it means by now
         command, args = "", ""
         if not event.internal:
             found = parse_command(event.text, prefix)
             if found is not None:
                 command, args = found
+        if self.aliases:
+            event = self._readdressed(event)
         by_receipt = not self.deliveries.serves(event.source.platform.name, event.account)
-        key = key or unique_key(event)
         wave = self.switches.wave
         message = Inbound(inbox_id, key, event, len(event.text), command, args, by_receipt, prefix, wave)
         try:
@@ -263,6 +271,29 @@ class Runtime:
             self.directory.submit(lane, Ask(token, question))
         except ActorError as error:
             self.asks.fail(token, error)
+
+    def lane_of(self, event: MessageEvent) -> str:
+        """The lane that serves a message now, by what is known of its ids."""
+        lane = lane_of(event, self.settings)
+        # A lane that is still to go into another serves until it has, so that its turn can be stopped.
+        return self.aliases.present(lane) if self.aliases and lane not in self.directory.live else lane
+
+    def _readdressed(self, event: MessageEvent) -> MessageEvent:
+        """The message with its chat's id as of now: that is where the reply goes."""
+        source = event.source
+        chat = self.aliases.chat(source.platform.name, event.account, source.guild_id or "", source.chat_id)
+        return event if chat == source.chat_id else attrs.evolve(event, source=source.changed(chat_id=chat))
+
+    def learn_alias(self, alias: Alias, done: Callable[[BaseException | None], None]) -> None:
+        """Record that two ids mean the same, and merge the lanes that this makes one; see ``LearnAlias``."""
+        if self.aliases.knows(alias):
+            done(None)
+        else:
+            self._supervisor.signal(LearnAlias(alias, done))
+
+    def move_session(self, order: MoveSession) -> None:
+        """Bind a session to another lane; see ``MoveSession``."""
+        self._supervisor.signal(order)
 
     def turn_away(self) -> None:
         """What was accepted so far and no lane has decided yet is refused: whoever offers it keeps it, in its order."""
@@ -366,14 +397,16 @@ class Runtime:
             self.directory.route(key, letter.message)
 
 
-def _opened(tell: Callable[[Opened | BaseException], None], store: Store | BaseException) -> None:
-    """On the writer's thread: read the index of open work before anything is written."""
+def _opened(aliases: AliasTable, tell: Callable[[Opened | BaseException], None], store: Store | BaseException) -> None:
+    """On the writer's thread: read the aliases and the index of open work before anything is written."""
     if isinstance(store, BaseException):
         tell(store)
         return
     try:
         reader = store.reader()
         try:
+            for event in reader.read(ALIASES, aliases.head):
+                aliases.apply(event)
             work = reader.open_work()
         finally:
             reader.close()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from attrs import Factory, frozen
 
@@ -59,6 +59,7 @@ from seriatim.effects import (
 from seriatim.events import Data
 from seriatim.gate import Gate, Out
 from seriatim.inbox import target_of
+from seriatim.lane import LaneState
 from seriatim.ledger import draft_of
 from seriatim.limits import KEYS_REMEMBERED_MAX
 from seriatim.mail import (
@@ -113,6 +114,56 @@ class Stay:
     key: str
     incarnation: int
     why: str
+
+
+@frozen
+class Calm:
+    """Start no turn any more, but go on serving; tell the supervisor MidTurn if one runs, and Calmed when none can.
+
+    ``starting``: the incarnation has just begun, and its recovery comes first.
+    """
+
+    incarnation: int
+    starting: bool = False
+
+
+@frozen
+class MidTurn:
+    """The lane's turn runs on."""
+
+    key: str
+    incarnation: int
+
+
+@frozen
+class Calmed:
+    """No turn runs, and none will start."""
+
+    key: str
+    incarnation: int
+
+
+@frozen
+class Halt:
+    """To a calm lane: be over when all is durable, and tell the supervisor Halted."""
+
+    incarnation: int
+
+
+@frozen
+class Halted:
+    """The lane has ended, and ``state`` is what its logs tell."""
+
+    key: str
+    incarnation: int
+    state: LaneState
+
+
+@frozen
+class Unhalt:
+    """Go on as if nothing had been said of being calm."""
+
+    incarnation: int
 
 
 @frozen
@@ -203,6 +254,7 @@ class SessionActor(PooledActor):
         self._timer: Timer | None = None
         self._timer_at = 0
         self._over = False
+        self._calm: Literal["", "wanted", "told mid-turn", "calm", "halting"] = ""
         self._unread: RunTurn | None = None
         """The turn that waits for its history."""
         self._compressing = False
@@ -222,7 +274,7 @@ class SessionActor(PooledActor):
             return
         now = self._now
         now.time = self._ports.clock.now_ms()
-        now.draining = self._ports.switches.draining
+        now.draining = self._ports.switches.draining or self._calm != ""
         kind = message.__class__
         if kind is Durable:
             offered = self._offered
@@ -243,10 +295,9 @@ class SessionActor(PooledActor):
             self._history_read(message)
         elif kind is Loaded:
             self._act(self._gate.read(message, now))
-        elif kind is Passivate:
-            self._passivate(message)
-        elif kind is Flush:
-            self._act(self._gate.flush(now))
+        elif (order := _ORDERS.get(kind)) is not None:
+            order(self, message)
+            return
         elif kind is Inbound and message.wave < self._ports.switches.wave:
             self._ports.receipts.refuse(message.id, "storage_unavailable")
         else:
@@ -254,6 +305,52 @@ class SessionActor(PooledActor):
             if heed is not None:
                 heed(self, message)
             self._act(self._gate.offer(message, now))
+        if self._calm:
+            self._come_to_rest()
+
+    def _flush(self, message: Flush) -> None:
+        self._act(self._gate.flush(self._now))
+
+    # --- halting ---------------------------------------------------------------------------------------
+
+    def _calm_down(self, message: Calm) -> None:
+        if message.incarnation == self._gate.incarnation and not self._calm:
+            self._calm = "wanted"
+            self._now.draining = True
+        if not message.starting:
+            self._come_to_rest()
+
+    def _halt(self, message: Halt) -> None:
+        if message.incarnation == self._gate.incarnation and self._calm == "calm":
+            self._calm = "halting"
+            self._act(self._gate.flush(self._now))
+            self._come_to_rest()
+
+    def _come_to_rest(self) -> None:
+        """See how far the lane is on its way to its end."""
+        gate, tell = self._gate, self._ports.supervisor.signal
+        if self._over or gate.over:
+            return
+        if gate.durable.running is not None:
+            if self._calm == "wanted":
+                self._calm = "told mid-turn"
+                tell(MidTurn(self.key, gate.incarnation))
+        elif not gate.quiescent():
+            pass  # what is in flight may be a turn's start; of what comes later none is
+        elif self._calm == "halting":
+            self._over = True
+            tell(Halted(self.key, gate.incarnation, gate.durable))
+        elif self._calm != "calm":
+            self._calm = "calm"
+            tell(Calmed(self.key, gate.incarnation))
+
+    def _unhalt(self, message: Unhalt) -> None:
+        if message.incarnation == self._gate.incarnation and self._calm:
+            self._calm = ""
+            self._now.draining = self._ports.switches.draining
+            self._act(self._gate.offer(SlotGranted(), self._now))  # only to look for work again
+
+    # --- what the gate says ----------------------------------------------------------------------------
 
     def _slot_came(self, message: SlotGranted) -> None:
         self._granted += 1
@@ -549,6 +646,14 @@ class SessionActor(PooledActor):
 
 
 TICK = Tick()
+_ORDERS: Final[dict[type[Any], Callable[[SessionActor, Any], None]]] = {
+    Flush: SessionActor._flush,
+    Passivate: SessionActor._passivate,
+    Calm: SessionActor._calm_down,
+    Halt: SessionActor._halt,
+    Unhalt: SessionActor._unhalt,
+}
+"""What the supervisor and the gateway want of a lane, besides its mail."""
 _LEAVE: Final[dict[type[Any], Callable[[SessionActor, Permit | None, Any], None]]] = {
     Ack: SessionActor._ack,
     Nack: SessionActor._nack,
@@ -593,12 +698,18 @@ FOR_SUCCESSOR = (
 
 __all__ = [
     "FOR_SUCCESSOR",
+    "Calm",
+    "Calmed",
     "Ending",
     "Flush",
+    "Halt",
+    "Halted",
     "LanePorts",
+    "MidTurn",
     "Passivate",
     "Passivated",
     "SessionActor",
     "Stay",
     "Switches",
+    "Unhalt",
 ]

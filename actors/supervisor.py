@@ -15,16 +15,30 @@ from attrs import Factory, define, frozen
 
 from seriatim.actors.asks import Asks
 from seriatim.actors.clockwork import signal_later
-from seriatim.actors.loading import LaneRead, LaneReader, LaneUnreadable, ReadLane
+from seriatim.actors.loading import BindingRead, LaneRead, LaneReader, LaneUnreadable, ReadLane
+from seriatim.actors.merging import OUTCOMES, Again, LearnAlias, Merger, MoveSession
 from seriatim.actors.persistence import Fence, Fenced
 from seriatim.actors.pooled import PooledActor
 from seriatim.actors.quarantine import QuarantinedLane
 from seriatim.actors.receipts import Receipts
 from seriatim.actors.refs import Crash, Ref
-from seriatim.actors.session import Ending, LanePorts, Passivate, Passivated, SessionActor, Stay, Switches
+from seriatim.actors.session import (
+    Calm,
+    Calmed,
+    Ending,
+    Halted,
+    LanePorts,
+    MidTurn,
+    Passivate,
+    Passivated,
+    SessionActor,
+    Stay,
+    Switches,
+)
 from seriatim.actors.slots import TurnSlots
 from seriatim.actors.system import ActorSystem
 from seriatim.actors.turns import TurnRunner
+from seriatim.aliases import AliasTable
 from seriatim.batch import Rules
 from seriatim.clock import Clock
 from seriatim.errors import (
@@ -55,7 +69,9 @@ from seriatim.turn import DelegationEnded, TurnEnded
 _log = logging.getLogger("seriatim.supervisor")
 _FORWARDED = frozenset({Inbound, Ask, PartSettled, PartFailed, PartAbandoned, DelegationEnded})
 
-State = Literal["fencing", "reading", "live", "passivating", "backing off", "unwinding", "quarantined"]
+State = Literal[
+    "fencing", "reading", "live", "halting", "parked", "passivating", "backing off", "unwinding", "quarantined"
+]
 
 
 @frozen
@@ -238,6 +254,7 @@ class SupervisorPorts:
     on_error: Callable[[str, BaseException], None]
     gone: Callable[[str], None]
     """Called when a lane was put to rest."""
+    aliases: AliasTable
     on_lost: Callable[[BaseException], None]
     """Called when another process has taken the store over: stop, nothing can be written any more."""
 
@@ -251,6 +268,7 @@ class SupervisorActor(PooledActor):
         self._lanes: dict[str, _Lane] = {}
         self._incarnations = 0
         self._lane_ports: LanePorts | None = None
+        self._merger: Merger
         self._rules: dict[type[Any], Callable[[Any], None]] = {
             Route: self._route,
             Awaken: self._awaken,
@@ -264,11 +282,24 @@ class SupervisorActor(PooledActor):
             Stay: self._stay,
             _RestartDue: self._restart_due,
             DrainTimedOut: self._to_all,
+            **dict.fromkeys(
+                (LearnAlias, MoveSession, BindingRead, Halted, MidTurn, Calmed, Again, *OUTCOMES), self._pairs
+            ),
         }
 
     def on_start(self) -> None:
         """Get the lanes' ports, which need this actor's ref."""
         self._lane_ports = self._ports.lane_ports(self.own_ref)
+        self._merger = Merger(
+            self._ports,
+            self._lane_ports,
+            self.own_ref,
+            self._lanes,
+            self._bring_up,
+            self._place,
+            self._go_live,
+            self._next,
+        )
 
     def on_receive(self, message: Any) -> None:
         """Each message has its method."""
@@ -277,6 +308,18 @@ class SupervisorActor(PooledActor):
     def _awaken(self, message: Awaken) -> None:
         if message.key not in self._lanes:
             self._activate(_Lane(message.key, 0, "reading"))
+            self._merger.consider(message.key)
+
+    def _pairs(self, message: Any) -> None:
+        self._merger.take(message)
+
+    def _next(self) -> int:
+        self._incarnations += 1
+        return self._incarnations
+
+    def _bring_up(self, key: str) -> None:
+        """Begin an incarnation of a lane that a job needs, or is through with."""
+        self._activate(self._lanes.get(key) or _Lane(key, 0, "reading"))
 
     def _restart_due(self, message: _RestartDue) -> None:
         lane = self._lanes.get(message.key)
@@ -297,23 +340,28 @@ class SupervisorActor(PooledActor):
 
     def _route(self, message: Route) -> None:
         self._ports.directory.routed(message.key)
-        lane = self._lanes.get(message.key)
+        self._place(message.key, message.mail)
+
+    def _place(self, key: str, mail: Mail) -> None:
+        key = self._merger.serving(key)
+        lane = self._lanes.get(key)
         if lane is None:
-            lane = _Lane(message.key, 0, "reading")
-            lane.held.append(message.mail)
+            lane = _Lane(key, 0, "reading")
+            lane.held.append(mail)
             self._activate(lane)
+            self._merger.consider(key)
         elif lane.state == "live":
             assert lane.ref is not None
-            self._forward(lane, message.mail)
+            self._forward(lane, mail)
         elif lane.state == "quarantined":
-            self._refuse(lane, message.mail)
-        elif type(message.mail) is Inbound and len(lane.held) >= HELD_MAX:
-            self._ports.receipts.refuse(message.mail.id, "lane_busy")
-        elif type(message.mail) is Ask and len(lane.held) >= HELD_MAX:
-            self._ports.asks.fail(message.mail.token, SeriatimError("the lane is busy; ask again later"))
+            self._refuse(lane, mail)
+        elif type(mail) is Inbound and len(lane.held) >= HELD_MAX:
+            self._ports.receipts.refuse(mail.id, "lane_busy")
+        elif type(mail) is Ask and len(lane.held) >= HELD_MAX:
+            self._ports.asks.fail(mail.token, SeriatimError("the lane is busy; ask again later"))
         else:
-            lane.held.append(message.mail)
-            if type(message.mail) is TurnEnded and message.mail.generation == lane.unwinding:
+            lane.held.append(mail)
+            if type(mail) is TurnEnded and mail.generation == lane.unwinding:
                 lane.unwinding = 0
                 if lane.state == "unwinding":
                     self._fence(lane)
@@ -350,22 +398,24 @@ class SupervisorActor(PooledActor):
             return
         self._lanes[lane.key] = lane
         self._ports.directory.starting.add(lane.key)
-        self._incarnations += 1
-        lane.incarnation = self._incarnations
+        lane.incarnation = self._next()
         self._ask_to_read(lane)
 
     def _fence(self, lane: _Lane) -> None:
         if self._ports.switches.stopped:
             return
-        self._incarnations += 1
-        lane.incarnation = self._incarnations
+        lane.incarnation = self._next()
         lane.state = "fencing"
         self._ports.writer.tell(Fence(lane_log(lane.key), lane.incarnation, self.own_ref))
 
     def _fenced(self, message: Fenced) -> None:
         lane = self._lanes.get(message.lane.removeprefix("lane:"))
-        if lane is not None and lane.state == "fencing" and lane.incarnation == message.incarnation:
+        if lane is None or lane.incarnation != message.incarnation:
+            return
+        if lane.state == "fencing":
             self._ask_to_read(lane)
+        elif lane.state == "parked":
+            self._merger.fenced(lane.key)
 
     def _ask_to_read(self, lane: _Lane) -> None:
         lane.state = "reading"
@@ -382,6 +432,10 @@ class SupervisorActor(PooledActor):
         if lane is None or stale or self._ports.switches.stopped:
             return
         ports = self._ports
+        wanted = self._merger.wants(lane.key)
+        if message.state.merged_into is not None and not wanted:
+            self._merger.follow(lane, message.state.merged_into)
+            return
         lane.unread = 0
         running = message.state.running
         kept = lane.live_generation
@@ -403,8 +457,12 @@ class SupervisorActor(PooledActor):
             name=name_of(lane.key, lane.incarnation),
             mailbox_max=MAILBOX_MAX,
         )
-        lane.state = "quarantined" if lane.failing else "live"
-        ports.directory.add(lane.key, lane.ref, gate)
+        # One that a job only wants to rest takes no mail, unless a turn runs that its mail may concern.
+        halts = wanted and not kept and not lane.failing and not self._merger.serves(lane.key)
+        lane.state = "quarantined" if lane.failing else "halting"
+        if wanted and not lane.failing:
+            self._merger.reborn(lane.key)
+            lane.ref.signal(Calm(lane.incarnation, starting=True))
         if lane.failing:
             lane.ref.signal(Quarantine(lane.last))
         else:
@@ -414,10 +472,22 @@ class SupervisorActor(PooledActor):
             lane.ref.signal(Recover(live_generation=lane.live_generation, delegations=works))
         lane.live_generation = 0
         self._tell_found(message)
+        lane.held = [mail for mail in lane.held if type(mail) is not Inbound or mail.id not in message.found]
+        if not halts:
+            self._go_live(lane)
+        if lane.failing:
+            self._merger.quarantined(lane.key)
+
+    def _go_live(self, lane: _Lane) -> None:
+        """Its mail goes to its actor from now on."""
+        assert lane.ref is not None
+        assert lane.gate is not None
+        if lane.state != "quarantined":
+            lane.state = "live"
+        self._ports.directory.add(lane.key, lane.ref, lane.gate)
         held, lane.held = lane.held, []
         for mail in held:
-            if type(mail) is not Inbound or mail.id not in message.found:
-                self._forward(lane, mail)
+            self._forward(lane, mail)
 
     def _tell_found(self, message: LaneRead) -> None:
         for inbox_id, end in message.found.items():
@@ -442,6 +512,7 @@ class SupervisorActor(PooledActor):
         held, lane.held = lane.held, []
         for mail in held:
             self._refuse(lane, mail)
+        self._merger.quarantined(lane.key)
 
     # --- death -----------------------------------------------------------------------------------------
 
@@ -551,7 +622,7 @@ class SupervisorActor(PooledActor):
 
     def _passivate(self, message: PassivateLane) -> None:
         lane = self._lanes.get(message.key)
-        if lane is None or lane.state != "live" or lane.ref is None:
+        if lane is None or lane.state != "live" or lane.ref is None or self._merger.wants(lane.key):
             return
         try:
             # Behind the data mail that is already there, so that none of it is left unserved.
@@ -571,7 +642,7 @@ class SupervisorActor(PooledActor):
         self._ports.runner.evict(lane.key)
         self._ports.gone(lane.key)
         del self._lanes[lane.key]
-        if lane.held:
+        if lane.held or self._merger.wants(lane.key):
             fresh = _Lane(lane.key, 0, "reading", lane.held)
             self._activate(fresh)
 

@@ -22,6 +22,9 @@ class Capabilities:
     "cursor" (from a position the adapter stores after ``accept``) or "none" (what arrives while the bot is
     away is gone). ``idempotent_send``: a repeated idempotency key does not post twice. ``pii_safe``: raw
     ids are not needed in the prompt. ``text_max`` counted in ``text_unit``; 0 means no limit. ``multiline``:
+    one message may hold line breaks. ``threads`` False: a ``thread_id`` only says under which message to answer, except
+    where a source says that its chat is a forum; all of a chat is one conversation. ``lasting_user_ids``: an id never
+    passes to another person, so that the ids of one message (``user_id``, ``user_id_alt``) are learnt to be the same.
     one message may hold line breaks. ``edit``: the adapter has ``edit`` (see ``Edits``), so replies can be shown while
     they are made. ``lookup``: it has ``lookup`` (see ``Lookup``), which says whether a send of unknown outcome arrived.
     ``typing``: its ``typing`` shows something.
@@ -33,6 +36,8 @@ class Capabilities:
     text_max: int = 0
     text_unit: Literal["bytes", "codepoints", "utf16"] = "codepoints"
     multiline: bool = True
+    threads: bool = True
+    lasting_user_ids: bool = False
     edit: bool = False
     lookup: bool = False
     typing: bool = False
@@ -57,6 +62,15 @@ class Inbox(Protocol):
 
     def accept(self, event: MessageEvent) -> Awaitable[AcceptReceipt]:
         """Return once the message is durable (or refused, or known already). Raises InvalidInputError."""
+        ...
+
+    def learn_alias(
+        self, old: str, new: str, *, kind: Literal["user", "chat"] = "user", scope: str = ""
+    ) -> Awaitable[None]:
+        """Tell that two ids of the platform mean the same person, or that a chat has a new id; returns once durable.
+
+        The lanes that this makes one are merged. Raises InvalidInputError.
+        """
         ...
 
 

@@ -165,7 +165,7 @@ class _Block:
     def _who(self) -> str:
         source = self._context.source
         if self._context.shared_multi_user_session:
-            kind = "thread" if source.thread_id else "session"
+            kind = "thread" if source.thread else "session"
             return (
                 f"**Session type:** Multi-user {kind} — messages are prefixed with [sender name]. "
                 "Multiple users may participate."
@@ -185,8 +185,8 @@ class _Block:
             name = source.chat_name
             chat = _quoted(name) if name and not self._is_id(name) else self._chat(source.chat_id)
             where = f"{_quoted(source.chat_type, bare=True)}: {chat}"
-        if source.thread_id:
-            where += f", thread: {self._chat(source.thread_id)}"
+        if source.thread:
+            where += f", thread: {self._chat(source.thread)}"
         return f"{source.platform} ({where})"
 
     def _partner(self) -> str:

@@ -51,6 +51,7 @@ from seriatim.mail import (
     DrainTimedOut,
     Inbound,
     Mail,
+    MoveRefused,
     PartAbandoned,
     PartFailed,
     PartSettled,
@@ -60,6 +61,7 @@ from seriatim.mail import (
     SummaryMade,
     TurnBroken,
 )
+from seriatim.moving import move_refused
 from seriatim.queueing import authority, entry_of, place, turns_before
 from seriatim.recovery import close_turn, recover, take_up_all, with_shown
 from seriatim.retrying import claims_of, stands_in
@@ -182,6 +184,8 @@ def _start(batch: Batch, kind: str, ids: tuple[str, ...], held: Running | None) 
     state = batch.state
     if _lifts_suspension(batch, kind, ids):
         batch.bind_new("suspended", "suspended")
+    elif state.session is None:
+        batch.bind_new("first")  # another lane has taken the session that this was accepted for
     session = state.session
     assert session is not None
     number, generation = session.turns + 1, state.generation + 1
@@ -434,6 +438,7 @@ _RULES: Final[dict[type[Any], Callable[[Batch, Any], None]]] = {
     DraftGone: draft_gone,
     DrainTimedOut: _drain_timed_out,
     Quarantine: _quarantine,
+    MoveRefused: move_refused,
     Ask: _ask,
     CompressionDue: _compression_due,
     SummaryMade: _summary_made,

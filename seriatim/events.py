@@ -79,33 +79,25 @@ def is_plain(data: Any, depth: int = 0) -> bool:
     if depth >= DEPTH_MAX:
         return False
     if type(data) is dict:
-        for key, item in data.items():
+        for key in data:
             if type(key) is not str:
                 return False
-            kind = type(item)
-            if kind is str:
-                continue
-            if kind is int:
-                if not -SAFE_INTEGER_MAX <= item <= SAFE_INTEGER_MAX:
-                    return False
-            elif kind is dict or kind is list:
-                if not is_plain(item, depth + 1):
-                    return False
-            elif not _is_rarer(kind, item):
+        data = data.values()
+    elif type(data) is not list:
+        return False
+    for item in data:
+        kind = type(item)
+        if kind is str:
+            continue
+        if kind is int:
+            if not -SAFE_INTEGER_MAX <= item <= SAFE_INTEGER_MAX:
                 return False
-        return True
-    return type(data) is list and all(_is_plain_item(item, depth) for item in data)
-
-
-def _is_plain_item(item: Any, depth: int) -> bool:
-    kind = type(item)
-    if kind is str:
-        return True
-    if kind is int:
-        return bool(-SAFE_INTEGER_MAX <= item <= SAFE_INTEGER_MAX)
-    if kind is dict or kind is list:
-        return is_plain(item, depth + 1)
-    return _is_rarer(kind, item)
+        elif kind is dict or kind is list:
+            if not is_plain(item, depth + 1):
+                return False
+        elif not _is_rarer(kind, item):
+            return False
+    return True
 
 
 def _is_rarer(kind: type, item: Any) -> bool:

@@ -40,6 +40,7 @@ from seriatim.mail import (
     DrainTimedOut,
     Inbound,
     Mail,
+    MoveRefused,
     PartAbandoned,
     PartFailed,
     PartSettled,
@@ -366,11 +367,12 @@ class Gate:
         if isinstance(error, KeysTakenError):
             found = set(outcome.keys_found)
             again = []
-            for message in mail:
+            for told in mail:
+                message = told.command if type(told) is MoveRefused else told
                 if type(message) is Inbound and message.key in found:
                     out.internal.append(AckDuplicate(message.id))
                 else:
-                    again.append(message)
+                    again.append(told)
             if len(again) < len(mail):
                 self._put_back(again)
             else:

@@ -8,11 +8,12 @@ stops and owns a loop stands in ``opening``, ``stopping`` and ``mainloop``.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from collections.abc import Coroutine, Mapping
 from concurrent.futures import Future
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import attrs
 
@@ -23,9 +24,11 @@ from seriatim.actors.runtime import Runtime
 from seriatim.actors.sessions import SessionStore
 from seriatim.actors.spooling import UNAVAILABLE
 from seriatim.adapters.base import Adapter
+from seriatim.adapters.normalising import Normaliser
+from seriatim.aliases import Alias
 from seriatim.approvals import ListApprovals, ResolveApproval
 from seriatim.busy import BUSY
-from seriatim.errors import GatewayClosedError, InvalidInputError, StoreUnhealthyError, WrongThreadError
+from seriatim.errors import GatewayClosedError, InvalidInputError, StoreError, StoreUnhealthyError, WrongThreadError
 from seriatim.keys import canonical_key, parse_session_key
 from seriatim.lane import Approval
 from seriatim.mainloop import OwnLoop
@@ -127,6 +130,34 @@ class Gateway(OwnLoop):
         parse_session_key(session_key)
         return LaneQueue(session_key, self._live, self._now_ms)
 
+    async def learn_alias(
+        self,
+        platform: str,
+        old: str,
+        new: str,
+        *,
+        kind: Literal["user", "chat"] = "user",
+        account: str = "",
+        scope: str = "",
+    ) -> None:
+        """Two ids of a platform mean the same: ``kind`` "user", a person (on WhatsApp a LID and a number); "chat", a
+        group that the platform moved to a new id, to which replies go from now on.
+
+        Returns once that is durable, at once if it is known. Lanes that this makes one are merged, when none of their
+        turns runs: what waits and what is owed goes along, and the longer conversation goes on. ``account`` and
+        ``scope``: the bot account and the guild or workspace in which the ids hold. Never tell a name that can pass to
+        somebody else. While only spooling, it raises StoreUnhealthyError. Raises GatewayClosedError, InvalidInputError.
+        """
+        await self._learn(Alias(platform, old, new, kind, account, scope))
+
+    async def _learn(self, alias: Alias) -> None:
+        runtime = self._live()
+        if runtime.aliases.knows(alias):
+            return
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        runtime.learn_alias(alias, partial(resolve, future))
+        await future
+
     def _now_ms(self) -> int:
         assert self._clock is not None
         return self._clock.now_ms()
@@ -223,7 +254,7 @@ class Gateway(OwnLoop):
 
     def _inbox(self, adapter: Adapter) -> _Inbox:
         prefix = adapter.command_prefix
-        return _Inbox(self, self.config.commands.prefix if prefix is None else prefix, adapter)
+        return _Inbox(self, adapter, self.config.commands.prefix if prefix is None else prefix)
 
     # --- facts -----------------------------------------------------------------------------------------
 
@@ -292,20 +323,37 @@ class Gateway(OwnLoop):
 
 
 class _Inbox:
-    """The door that an adapter gets: accepts with the adapter's own command prefix, and never what the account itself
-    has said.
+    """The door that an adapter gets: accepts with the adapter's own command prefix and names, and never what the
+    account itself has said.
     """
 
-    def __init__(self, gateway: Gateway, prefix: str, adapter: Adapter) -> None:
+    def __init__(self, gateway: Gateway, adapter: Adapter, prefix: str) -> None:
         self._gateway = gateway
+        self._adapter = adapter
         self._prefix = prefix
         self._own: Any = adapter if hasattr(adapter, "own_id") else None
+        self._normaliser = Normaliser(adapter)
 
     def accept(self, event: MessageEvent) -> Coroutine[Any, Any, Receipt]:
         """See adapters.base.Inbox."""
         if self._own is not None and _is_own(event, self._own.own_id):
             return _known(event)
+        if not self._normaliser.idle:
+            return self._accept(event)
         return self._gateway._accept(event, self._prefix)  # noqa: SLF001  (two halves of one door)
+
+    async def _accept(self, event: MessageEvent) -> Receipt:
+        event = self._normaliser.event(event)
+        alias = self._normaliser.alias(event)
+        if alias is not None:
+            with contextlib.suppress(StoreError):  # a later message tells it again
+                await self._gateway._learn(alias)  # noqa: SLF001
+        return await self._gateway._accept(event, self._prefix)  # noqa: SLF001
+
+    async def learn_alias(self, old: str, new: str, *, kind: Literal["user", "chat"] = "user", scope: str = "") -> None:
+        """See adapters.base.Inbox."""
+        adapter = self._adapter
+        await self._gateway.learn_alias(adapter.platform, old, new, kind=kind, account=adapter.account, scope=scope)
 
 
 def _is_own(event: MessageEvent, own_id: str | None) -> bool:

@@ -74,11 +74,12 @@ class Aliases:
     def canonical(self, identifier: str) -> str:
         """The one name of the account that ``identifier`` means."""
         own = canonical_whatsapp_identifier(identifier)
-        return min(self._groups.get(own, (own,)), key=_rank)
+        return min(self._groups.get(own, (own,)), key=alias_rank)
 
     def __len__(self) -> int:
         return len(self._groups)
 
 
-def _rank(identifier: str) -> tuple[bool, int, str]:
+def alias_rank(identifier: str) -> tuple[bool, int, str]:
+    """The least of an account's ids is its name: a phone number before a LID, then the shorter one, then the first."""
     return identifier.endswith("@lid"), len(identifier), identifier

@@ -41,7 +41,7 @@ def is_shared_multi_user_session(
     """Whether several people share the lane (gateway seed §5)."""
     if source.chat_type == "dm":
         return False
-    if source.thread_id:
+    if source.thread:
         return not thread_sessions_per_user
     return not group_sessions_per_user
 
@@ -57,15 +57,29 @@ def parse_session_key(text: str) -> SessionKey:
     The seed's text form is ambiguous by design and is looked up among known lanes instead. Raises
     InvalidInputError for anything else.
     """
-    head, *parts = text.split(":")
-    if head != _CANONICAL_HEAD or len(parts) != 7:
-        raise InvalidInputError("session_key", "not a canonical lane key")
-    platform, chat_type, scope, account, chat_id, thread_id, participant = map(_unescape, parts)
+    platform, chat_type, scope, account, chat_id, thread_id, participant = key_parts(text)
     shared = chat_type != "dm" and not participant
     key = SessionKey(platform, chat_type, scope, account, chat_id, thread_id, participant, shared)
     if key.canonical != text:
         raise InvalidInputError("session_key", "not a canonical lane key")
     return key
+
+
+def key_parts(text: str) -> tuple[str, str, str, str, str, str, str]:
+    """The parts that a canonical form is made of: platform, chat type, scope, account, chat, thread, participant.
+
+    Raises InvalidInputError for what isn't one.
+    """
+    head, *parts = text.split(":")
+    if head != _CANONICAL_HEAD or len(parts) != 7:
+        raise InvalidInputError("session_key", "not a canonical lane key")
+    platform, chat_type, scope, account, chat_id, thread_id, participant = map(_unescape, parts)
+    return platform, chat_type, scope, account, chat_id, thread_id, participant
+
+
+def key_text(*parts: str) -> str:
+    """The canonical form of such parts."""
+    return _canonical(*parts)
 
 
 @frozen
@@ -128,7 +142,7 @@ def _parts(
             source, group_sessions_per_user=group_per_user, thread_sessions_per_user=thread_per_user
         )
     participant = (source.user_id_alt or source.user_id or "") if alone else ""
-    scope, thread_id, platform = source.guild_id or "", source.thread_id or "", source.platform.name
+    scope, thread_id, platform = source.guild_id or "", source.thread or "", source.platform.name
     if platform == "whatsapp":
         chat_id, participant = canonical_whatsapp_identifier(chat_id), canonical_whatsapp_identifier(participant)
     elif platform == "signal" and chat_type != "dm":

@@ -67,6 +67,17 @@ class Recover:
 
 
 @frozen
+class MoveRefused:
+    """From the supervisor: the session that ``command`` (which no lane has accepted yet) asks for was not moved.
+
+    ``outcome``: same, busy, changed, unknown or unavailable.
+    """
+
+    command: Inbound
+    outcome: str
+
+
+@frozen
 class SlotGranted:
     """A turn slot for this lane; it is given back if no turn starts."""
 
@@ -92,7 +103,7 @@ class AttemptWanted:
     part: int
 
 
-@frozen
+@value
 class PartSettled:
     """From delivery: the platform has the part (T6, lazy)."""
 
@@ -190,6 +201,7 @@ class SummaryMade:
 
 Mail = (
     Inbound
+    | MoveRefused
     | Recover
     | SlotGranted
     | StepOffered

@@ -6,13 +6,20 @@ Field meanings follow the gateway seed (§1, "SessionSource"). All are plain fro
 from __future__ import annotations
 
 from operator import attrgetter
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
+import attrs
 from attrs import field, frozen
 
 from seriatim.errors import InvalidInputError
 from seriatim.events import SAFE_INTEGER_MAX, mend_text
 from seriatim.limits import ID_CHARS_MAX, TEXT_BYTES_MAX
+
+if TYPE_CHECKING:
+    from attrs import frozen as value
+else:
+    # Frozen for the type checker only: each turn makes some of these, and a frozen __init__ costs twice.
+    value = attrs.define(unsafe_hash=True)
 
 
 def _platform_name(name: object) -> str:
@@ -72,7 +79,8 @@ class SessionSource:
     may change. Names and topics are for the eyes only: what JSON can't carry in them is replaced, and endless ones
     are cut (``mended`` says so); ids that can't be kept raise InvalidInputError. ``guild_id``: the scope (server,
     workspace) that keeps equal ids apart. ``is_bot``: the author is a bot. ``role_authorized``: a platform role let
-    the author in.
+    the author in. ``is_forum`` False: the chat has no threads of its own, so ``thread_id`` only says under which
+    message to answer and tells no lanes apart; None counts as True unless the adapter's capabilities say otherwise.
     """
 
     platform: Platform = field(converter=_platform)
@@ -90,6 +98,7 @@ class SessionSource:
     parent_chat_id: str | None = None
     message_id: str | None = None
     role_authorized: bool = False
+    is_forum: bool | None = None
     mended: bool = field(default=False, init=False, eq=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
@@ -106,6 +115,18 @@ class SessionSource:
             if value is not None:
                 _check_id(name, value)
 
+    def changed(self, **changes: Any) -> SessionSource:
+        """The same with other fields. Raises as the class."""
+        twin = attrs.evolve(self, **changes)
+        if self.mended:
+            object.__setattr__(twin, "mended", True)
+        return twin
+
+    @property
+    def thread(self) -> str | None:
+        """The thread that is a conversation of its own, if the message stands in one."""
+        return None if self.is_forum is False else self.thread_id
+
     @property
     def description(self) -> str:
         """A line for people: "DM with Alice", "group: My Group, thread: 12345"."""
@@ -117,7 +138,7 @@ class SessionSource:
             text = f"{self.chat_type}: {self.chat_name or self.chat_id}"
         else:
             text = self.chat_name or self.chat_id
-        return f"{text}, thread: {self.thread_id}" if self.thread_id else text
+        return f"{text}, thread: {self.thread}" if self.thread else text
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON data; fields at their default are left out, nothing else is lost."""
@@ -129,6 +150,8 @@ class SessionSource:
             data["is_bot"] = True
         if self.role_authorized:
             data["role_authorized"] = True
+        if self.is_forum is not None:
+            data["is_forum"] = self.is_forum
         return data
 
     @classmethod
@@ -140,7 +163,7 @@ class SessionSource:
         return cls(**known)
 
 
-_SOURCE_FIELDS = (*_OPTIONAL_TEXTS, "platform", "chat_id", "chat_type", "is_bot", "role_authorized")
+_SOURCE_FIELDS = (*_OPTIONAL_TEXTS, "platform", "chat_id", "chat_type", "is_bot", "role_authorized", "is_forum")
 
 
 def _needs_mending(name: object) -> bool:
@@ -205,7 +228,7 @@ class MessageEvent:
             raise InvalidInputError("received_at", "epoch milliseconds are needed")
 
 
-@frozen
+@value
 class Target:
     """Where a reply goes; recorded when the message is accepted, never "the last sender".
 
@@ -247,7 +270,7 @@ class Target:
         )
 
 
-@frozen
+@value
 class Outbound:
     """One part of one owed reply, ready to be sent.
 

@@ -21,7 +21,6 @@ _EDGE: Final = 48
 _BRACKETED: Final = r"[\[(<{]\s*(?:SILENT|NO[ _-]?REPLY)\s*[\])>}]"
 _BARE: Final = r"NO_REPLY|(?-i:SILENT|NO[ -]REPLY)"
 _MARKER: Final = re.compile(rf"[\s*_`\"']*(?:{_BRACKETED}|{_BARE})[\s*_`\"']*[.!]?[\s*_`\"']*", re.IGNORECASE)
-_HINT: Final = re.compile(r"silent|reply", re.IGNORECASE)
 
 
 def is_silence(text: str) -> bool:
@@ -37,7 +36,9 @@ def without_marker(text: str) -> str:
 
     A marker inside a sentence is what the sentence is about, and stays.
     """
-    if _HINT.search(text, max(0, len(text) - _EDGE)) is None and _HINT.search(text, 0, _EDGE) is None:
+    # Each turn's text comes by here: two plain searches are a fifth of one by pattern.
+    edges = f"{text[:_EDGE]}\n{text[-_EDGE:]}".casefold()
+    if "silent" not in edges and "reply" not in edges:
         return text
     if is_silence(text):
         return ""

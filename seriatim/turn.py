@@ -18,7 +18,7 @@ from seriatim.model import SessionSource
 if TYPE_CHECKING:
     from attrs import frozen as value
 else:
-    value = attrs.define
+    value = attrs.define(unsafe_hash=True)
 
 _BRACKETS: Final = str.maketrans("[]", "()")
 
@@ -43,7 +43,7 @@ class Message:
     data: dict[str, Any] = Factory(dict)
 
 
-@frozen
+@value
 class Claim:
     """One accepted message that the turn answers: its inbox id, text and origin."""
 

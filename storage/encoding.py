@@ -168,9 +168,16 @@ def sum_text(
     return f"{log} {first}\n{list(times)}\n{odd}\n{','.join(kinds)}\n{LINE.join(texts)}".encode()
 
 
-def sum_plain(log: int, first: int, kinds: Sequence[str], times: Sequence[str], texts: Sequence[str]) -> bytes:
-    """``sum_text`` of events without rare fields. ``times`` are text already: a list's own repr is slow."""
-    return f"{log} {first}\n[{', '.join(times)}]\n\n{','.join(kinds)}\n{LINE.join(texts)}".encode()
+def chain_plain(
+    previous: int, commit: str, log: int, first: int, kinds: Sequence[str], times: Sequence[str], texts: Sequence[str]
+) -> tuple[int, int]:
+    """``chain`` over ``sum_text`` of events without rare fields, and how many characters that was.
+
+    One text and one sum, since a sum goes on where it ended: the id's first, then the part's. ``times`` are text
+    already: a list's own repr is slow. Raises UnicodeEncodeError for lone surrogates.
+    """
+    text = f"{commit}{log} {first}\n[{', '.join(times)}]\n\n{','.join(kinds)}\n{LINE.join(texts)}".encode()
+    return crc32(text, previous), len(text)
 
 
 def decode_event(kind: str, seq: int, time: int, data: dict[str, Any], rare: Rare | None) -> Event:

@@ -19,7 +19,7 @@ from seriatim.errors import StoreError
 from seriatim.events import LogId
 from seriatim.limits import STORE_COMMIT_BYTES_MAX
 
-from .encoding import Columns, chain, encode_plain, flatten, sum_plain, to_json
+from .encoding import Columns, chain_plain, encode_plain, flatten, to_json
 from .rows import NO_PART, PADDING, add_part, hot_columns
 from .schema import EVENTS_PER_ROW
 from .staging import LogState, StagedPart, are_names
@@ -140,9 +140,10 @@ def _cut(
                 state = next(following)
                 number, first, count = state.number, state.head, len(part.events)
                 end = done + count
-                text = sum_plain(number, first, kinds[done:end], times[done:end], texts[done:end])
-                size += len(text)
-                crc = chain(state.crc, name, text)
+                crc, length = chain_plain(
+                    state.crc, name, number, first, kinds[done:end], times[done:end], texts[done:end]
+                )
+                size += length
                 tips.append((first + count, crc))
                 cut.append((number, first, count, crc))
                 done = end
@@ -168,11 +169,6 @@ def _add_commit(
             rows += add_part(values, staged, epoch, at, commit.id, number, key, extra)
             flat, at, key, extra = flat[3 * count :], at + count, 0, 0
         return rows
-    values += (epoch, commit.id, 0, key, extra)
-    values += hot_columns(commit.parts[0].hot)
-    values.append(at)
-    values += cut[0]
-    values += cut[1] if len(cut) > 1 else NO_PART
-    values += flat
-    values += PADDING[room]
+    second = cut[1] if len(cut) > 1 else NO_PART
+    values += (epoch, commit.id, 0, key, extra, *hot_columns(parts[0].hot), at, *cut[0], *second, *flat, *PADDING[room])
     return 1

@@ -15,7 +15,7 @@ from seriatim.errors import CorruptionError
 from seriatim.events import Event, LogId
 from seriatim.upcasters import UPCASTERS, upcast
 
-from .encoding import Rare, chain, decode_event, from_json, sum_plain, sum_text
+from .encoding import Rare, chain, chain_plain, decode_event, from_json, sum_text
 
 PARTS_AT_ONCE: Final = 128
 """A stretch: bounds what reading holds beside the events themselves."""
@@ -79,8 +79,7 @@ class Reading:
         start = 0
         for first, size, crc_there, commit in parts:
             end = start + size
-            text = sum_plain(number, first, kinds[start:end], written[start:end], texts[start:end])
-            crc = chain(crc, commit, text)
+            crc, _ = chain_plain(crc, commit, number, first, kinds[start:end], written[start:end], texts[start:end])
             if first != head + start or crc != crc_there:
                 return None
             start = end

@@ -37,6 +37,7 @@ class RecordingInbox:
 
     def __init__(self) -> None:
         self.events: list[MessageEvent] = []
+        self.aliases: list[tuple[str, str, str, str]] = []
         self.refuse = False
         self.inside = 0
         self.inside_max = 0
@@ -56,6 +57,10 @@ class RecordingInbox:
             return Answer("refused", "a test says so") if self.refuse else Answer()
         finally:
             self.inside -= 1
+
+    async def learn_alias(self, old: str, new: str, *, kind: Literal["user", "chat"] = "user", scope: str = "") -> None:
+        """The port's other door: keeps what it is told."""
+        self.aliases.append((old, new, kind, scope))
 
     def hold(self) -> None:
         """From now on ``accept`` waits."""

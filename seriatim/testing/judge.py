@@ -266,6 +266,10 @@ class _Lane:
         self.told_of = 0
         self.session = ""
         self.stopped_at: int | None = None
+        self.passed_on: list[str] = []
+        """Texts that another lane owes now."""
+        self.redirected: set[str] = set()
+        """Debts that came with another lane, perhaps when they had arrived at their former address."""
         self.joined = False
         """Another lane went into this one: its debts are older than their place here."""
         self.wrong: list[str] = []
@@ -310,6 +314,7 @@ class _Lane:
             for delivery, owed in list(self.owed.items()):
                 if any((delivery, part) not in self.ended for part in range(len(owed.data["parts"]))):
                     del self.owed[delivery]
+                    self.passed_on += owed.data["parts"]
             self.session = ""
             return
         for told, _, _ in data["waiting"]:
@@ -319,11 +324,16 @@ class _Lane:
                 "delivery/owed", event.seq, event.time, {"id": delivery, "parts": texts, "to": to}
             )
             self.settled.update((delivery, part) for part, told in enumerate(parts) if told[4])
+            self.redirected.add(delivery)
         self.in_a_row = max(self.in_a_row, data["interruptions"])
         if "session" in data:
             self.session = data["session"]
             self.stopped_at = -1 if data.get("suspended") else None
         self.joined = True
+
+    def _route_released(self, event: Event) -> None:
+        self.session = ""
+        self.stopped_at = None
 
     @property
     def ended(self) -> set[tuple[str, int]]:
@@ -483,12 +493,13 @@ def _check_replies(ground: Ground, lane: _Lane) -> None:
                 continue
             places.append(first[name])
             said = received[first[name]].out
-            if said.text.removeprefix(RECOVERED_NOTICE) != text or said.target.to_data() != event.data["to"]:
+            elsewhere = said.target.to_data() != event.data["to"] and delivery not in lane.redirected
+            if said.text.removeprefix(RECOVERED_NOTICE) != text or elsewhere:
                 ground.complain(f"part {part} of {delivery} arrived changed")
     ground.checked["reply_order"] += len(places)
     if places != sorted(places) and not lane.joined:
         ground.complain(f"replies of {lane.log} arrived out of order")
-    texts = " ".join(text for event in lane.owed.values() for text in event.data["parts"])
+    texts = " ".join((*lane.passed_on, *(text for event in lane.owed.values() for text in event.data["parts"])))
     for message in lane.messages.values():
         if message.by_receipt:
             continue

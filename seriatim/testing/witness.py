@@ -13,6 +13,7 @@ from typing import Any
 
 from attrs import Factory, define
 
+from seriatim.aliases import ALIASES
 from seriatim.commits import Commit, Durable, Hot, Outcome
 from seriatim.events import Data, Event, LogId
 from seriatim.model import Outbound
@@ -53,7 +54,7 @@ class Witness:
         self.over: set[str] = set()
         self.steered: set[str] = set()
         self.heads: dict[str, int] = {}
-        self._said: dict[str, list[tuple[int, str]]] = {}
+        self._said: dict[str, list[tuple[int, str, str]]] = {}
         self._waiting: dict[str, set[str]] = {}
         self._counts: dict[str, Counter[str]] = {}
         self._incarnations: dict[LogId, int] = {}
@@ -117,7 +118,7 @@ class Witness:
             case "lane/merged":
                 self._move(owner, data)
             case "user/message" | "assistant/message":
-                self._said.setdefault(owner, []).append((data["turn"], data["text"]))
+                self._said.setdefault(owner, []).append((data["turn"], data["text"], data.get("id", "")))
             case "tool/call":
                 self.calls.add((owner, data["id"]))
             case "tool/result":
@@ -188,9 +189,16 @@ class Witness:
         self._effects.started[name] += 1
 
     def begins(self, job: TurnJob) -> None:
-        """A turn's agent sees the conversation for the first time: it is what the log holds."""
+        """A turn's agent sees the conversation for the first time: it is what the log holds.
+
+        What the turn itself is to answer, and nobody has answered at an attempt before, is not part of it.
+        """
         told = [message.text for message in job.history if message.role != "tool"]
-        known = [text for turn, text in self._said.get(job.session, ()) if turn < job.number]
+        said = [entry for entry in self._said.get(job.session, ()) if entry[0] < job.number]
+        own = {claim.id for claim in job.claims} if job.resumed_from is not None else set()
+        while said and said[-1][2] in own:
+            said.pop()
+        known = [text for _, text, _ in said]
         self.checked["history_is_the_log"] += 1
         if told != known:
             self._complain(f"{job.lane}: turn {job.generation} sees {told}, the log says {known}")
@@ -240,7 +248,7 @@ class Witness:
 def all_logs(reader: StoreReader) -> list[LogId]:
     """Every log of the store."""
     logs: list[LogId] = []
-    for prefix in ("lane:", "session:"):
+    for prefix in (ALIASES, "lane:", "session:"):
         while page := reader.logs(prefix, logs[-1] if logs and logs[-1].startswith(prefix) else ""):
             logs += page
     return logs

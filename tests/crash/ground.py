@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections import Counter
 
+from seriatim.aliases import Alias
 from seriatim.events import Event, LogId
 from seriatim.model import MessageEvent, Platform, SessionSource
 from seriatim.storage.contract import StoreReader
 from seriatim.testing.fake_platform import FakePlatform, Posted
 from seriatim.testing.scripted import Ran
 from seriatim.testing.witness import Effects, whole
-from tests.crash.scenario import Again, Say, Scenario, Step
+from tests.crash.scenario import Again, Same, Say, Scenario, Step, Switch
 
 
 class Ground:
@@ -33,6 +34,10 @@ class Ground:
         """Deaths of the process and of actors, that may have interrupted a turn."""
         self.archived: dict[LogId, list[Event]] = {}
         """Events that compactions were about to remove."""
+        self.untold: list[Alias] = []
+        """What the platform still has to tell."""
+        self.switches: list[Switch] = []
+        """What the host still has to ask."""
         self.wrong: list[str] = []
 
     def complain(self, text: str) -> None:
@@ -61,6 +66,10 @@ class Ground:
         self.done += 1
         if isinstance(step, Again):
             self.platform.post(self.platform.posted[step.number - 1].event)
+        elif isinstance(step, Same):
+            self.untold.append(Alias("fake", step.old, step.new, "chat", "fake"))
+        elif isinstance(step, Switch):
+            self.switches.append(step)
         if not isinstance(step, Say):
             return
         number = sum(1 for taken in self.scenario.script[: self.done] if isinstance(taken, Say))

@@ -12,16 +12,20 @@ from typing import Any
 
 from seriatim.actors.delivery import SendDone
 from seriatim.actors.ids import Ids
+from seriatim.actors.merging import MoveAnswer, MoveSession
 from seriatim.actors.outlet import Tell
 from seriatim.actors.receipts import Receipt
 from seriatim.actors.runtime import Dispatchers, Opened, Runtime, Settings
 from seriatim.actors.simulation import Envelope, SimulationDispatcher
 from seriatim.actors.summaries import UNABLE, Summed
 from seriatim.actors.supervisor import PassivateLane
+from seriatim.aliases import Alias
 from seriatim.commits import Commit
 from seriatim.config import GatewayConfig
 from seriatim.errors import SendError
-from seriatim.model import Outbound, Target
+from seriatim.events import lane_log
+from seriatim.keys import canonical_key
+from seriatim.model import Outbound, SessionSource, Target
 from seriatim.outbox import Channel
 from seriatim.storage.contract import Store
 from seriatim.storage.sqlite import SqliteStore
@@ -71,6 +75,7 @@ class Life:
         self.errors: list[str] = []
         self._random = random.Random(seed)
         self._given: set[int] = set()
+        self._telling: set[Alias] = set()
         self._again = 0
         self._told_ends = 0
         self._rests = 0
@@ -227,6 +232,10 @@ class Life:
         ready: list[Callable[[], Any]] = [partial(self.runner.advance, *name) for name in self.runner.ready()]
         if self.sending:
             ready.append(self._arrive)
+        if alias := next((a for a in self.ground.untold if a not in self._telling), None):
+            ready.append(partial(self._tell, alias))
+        if self.ground.switches:
+            ready.append(self._switch)
         if (posted := self._to_give()) is not None:
             ready.append(partial(self._give, posted))
         if self._user_may():
@@ -310,6 +319,32 @@ class Life:
         self._user_step()
         while (posted := self._to_give()) is not None:
             self._give(posted)
+
+    def _tell(self, alias: Alias) -> None:
+        """The platform's word on a chat's id."""
+
+        def learnt(error: BaseException | None) -> None:
+            self._telling.discard(alias)
+            if error is None and alias in self.ground.untold:
+                self.ground.untold.remove(alias)
+            self.points.hit(f"told {alias.new}")
+
+        self._telling.add(alias)
+        self.runtime.learn_alias(alias, learnt)
+
+    def _switch(self) -> None:
+        """The host moves a conversation; whatever becomes of it."""
+        step = self.ground.switches.pop()
+        sources = [SessionSource("fake", chat, user_id=f"u{chat}") for chat in (step.of, step.to)]
+        of, to = (canonical_key(source, GatewayConfig(), "fake") for source in sources)
+        reader = self.reader()
+        bound = [event for event in reader.read(lane_log(of)) if event.type == "route/bound"]
+        reader.close()
+        if bound:
+            self.runtime.move_session(MoveSession(bound[-1].data["session"], to, "switch", done=self._switched))
+
+    def _switched(self, answer: MoveAnswer) -> None:
+        self.points.hit(f"switched: {answer.outcome}")
 
     def _to_give(self) -> Posted | None:
         for posted in self.ground.platform.pending():

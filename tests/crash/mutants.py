@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from attrs import frozen
 
-from seriatim import batch, breaking, closers, commands, decide, gate, lane, queueing, recovery, snapshots
-from seriatim.actors import delivery, loading, runtime, steps, supervisor, upkeep
+from seriatim import absorb, batch, breaking, closers, commands, decide, gate, lane, queueing, recovery, snapshots
+from seriatim.actors import delivery, loading, merging, runtime, steps, supervisor, upkeep
 from seriatim.storage import sqlite, sqlite_growth
 from tests.crash.enumeration import FULL, Tally, enumerate_scenario
 from tests.crash.run import run
@@ -152,8 +152,32 @@ MUTANTS: Final = (
     Mutant(
         "mail held while a lane goes to rest is forgotten",
         supervisor.SupervisorActor._passivated,
-        (("if lane.held:", "if False:"),),
+        (("if lane.held or", "if"),),
         ("rest and a message",),
+    ),
+    Mutant(
+        "a merged lane's debts are forgotten",
+        absorb.absorb,
+        (("state.owed |= ", "_ = "),),
+        ("a chat gets a new id while replies are owed",),
+    ),
+    Mutant(
+        "a merged lane's messages count in both",
+        absorb.leave,
+        (("state.accepted -= len(state.waiting)", "pass"),),
+        ("a chat gets a new id in mid-turn",),
+    ),
+    Mutant(
+        "an interrupted turn is forgotten when its lane is merged",
+        absorb.absorb,
+        (("(*state.interrupted, *interrupted)", "state.interrupted"),),
+        ("a chat gets a new id in mid-turn",),
+    ),
+    Mutant(
+        "mail for a halted lane is forgotten",
+        merging.Merger._hand_on,
+        (("held, lane.held = lane.held, []", "held, lane.held = [], []"),),
+        ("a chat gets a new id in mid-turn",),
     ),
     Mutant(
         "a dead actor's mail is forgotten",

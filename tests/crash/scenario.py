@@ -46,6 +46,24 @@ class Again:
 
 
 @frozen
+class Same:
+    """The platform tells that chat ``old`` has the id ``new`` now, and tells it again until that was taken in."""
+
+    old: str
+    new: str
+    when: When = "now"
+
+
+@frozen
+class Switch:
+    """The host wants the conversation of chat ``of`` in chat ``to``; asked once."""
+
+    of: str
+    to: str
+    when: When = "quiet"
+
+
+@frozen
 class Stop:
     """The process is asked to stop. ``waits``: running turns get the time to end; else the drain runs out at once, and
     they stay open for the next start. Then the next life begins.
@@ -56,7 +74,7 @@ class Stop:
     waits: bool = False
 
 
-Step = Say | Again | Stop
+Step = Say | Again | Same | Switch | Stop
 Strike = Callable[[Counter[str], Commit], StoreFault | None]
 
 

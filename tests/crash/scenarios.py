@@ -11,7 +11,7 @@ from seriatim.batch import Rules
 from seriatim.commits import Commit
 from seriatim.testing.faulty_store import Fault
 from tests.crash.points import Fate
-from tests.crash.scenario import Again, Say, Scenario, Stop, Strike
+from tests.crash.scenario import Again, Same, Say, Scenario, Stop, Strike, Switch
 
 _IDEMPOTENT: Final = Capabilities(replay="ack", text_max=4000, idempotent_send=True)
 _IRC: Final = Capabilities(replay="none", text_max=400, text_unit="bytes", multiline=False)
@@ -215,6 +215,65 @@ SCENARIOS: Final = (
         ),
         warm_max=1,
         growth=Growth(events=6, rest_events=1, compact_events=9, step_commits=2),
+        seeds=(1, 2),
+    ),
+    Scenario(
+        "a chat gets a new id",
+        (Say("one"), Say("two", "quiet"), Same("1", "2", "quiet"), Say("three", chat="2"), Say("four", "quiet")),
+        seeds=(1, 2, 3),
+    ),
+    Scenario(
+        "a chat gets a new id in mid-turn",
+        (
+            Say("tool one"),
+            Same("1", "2", "running"),
+            Say("/queue two"),
+            Say("three", chat="2"),
+            Say("four"),
+            Say("five", "quiet", chat="2"),
+        ),
+        seeds=(1, 2, 3),
+    ),
+    Scenario(
+        "a chat gets a new id while replies are owed",
+        (Say("long one"), Say("two", chat="2"), Same("1", "2", "sent"), Say("three", "quiet")),
+        capabilities=_SHORT,
+        rules=Rules(separate_attempt=True),
+        sends=("plain", "arrived", "plain"),
+        seeds=(1, 2, 3),
+    ),
+    Scenario(
+        "two chats of one turn slot become one",
+        (Say("tool one"), Say("two", chat="2"), Same("1", "2"), Same("2", "1"), Say("three"), Say("/stop", chat="2")),
+        slots_max=1,
+        seeds=(1, 2),
+    ),
+    Scenario(
+        "merging refused",
+        (Say("one"), Same("1", "2", "quiet"), Say("two", chat="2")),
+        strike=_struck("lane/merged", Fault.REFUSED, 2),
+    ),
+    Scenario(
+        "merging unknown, done",
+        (Say("one"), Same("1", "2", "quiet"), Say("two", chat="2")),
+        strike=_struck("lane/merged", Fault.UNKNOWN_DONE, 2),
+    ),
+    Scenario(
+        "an alias unknown, lost",
+        (Say("one"), Same("1", "2", "quiet"), Say("two", chat="2")),
+        strike=_struck("alias/learnt", Fault.UNKNOWN_LOST, 2),
+    ),
+    Scenario(
+        "a conversation moves",
+        (
+            Say("one"),
+            Say("two", "quiet", chat="2"),
+            Switch("1", "2"),
+            Say("three", chat="2"),
+            Say("four"),
+            Switch("2", "1"),
+            Say("five", "quiet"),
+        ),
         seeds=(1, 2),
     ),
     Scenario("drain runs out", (Say("tool one"), Stop("restart", "running"), Say("two", "quiet"))),

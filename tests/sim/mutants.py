@@ -77,13 +77,13 @@ BUGS: Final = (
     Bug("stale revive", gate.Gate.quiescent, (("self._in_flight or ", ""),), _rests),
     Bug(
         "double activation",
-        supervisor.SupervisorActor._route,
+        supervisor.SupervisorActor._place,
         (
             (
                 'elif lane.state == "live":',
                 (
                     'elif lane.state == "passivating":\n'
-                    '        self._activate(_Lane(message.key, 0, "reading", deque([*lane.held, message.mail])))\n'
+                    '        self._activate(_Lane(key, 0, "reading", deque([*lane.held, mail])))\n'
                     '    elif lane.state == "live":'
                 ),
             ),
@@ -234,7 +234,7 @@ BUGS: Final = (
     Bug(
         "mail held while a lane goes to rest is forgotten",
         supervisor.SupervisorActor._passivated,
-        (("if lane.held:", "if False:"),),
+        (("if lane.held or", "if"),),
         _rests,
     ),
     Bug("rests with open work", session.SessionActor._passivate, (("state.waiting or ", ""),), _rests),

@@ -36,6 +36,11 @@ def wakes(bench: Bench) -> list[str]:
     return [event.data["text"] for event in bench.lane_events("inbox/accepted") if event.data["kind"] == "wake"]
 
 
+async def seen(world: Any, text: str) -> None:
+    """The chat has read it."""
+    await until(lambda: text in world.platform.texts())
+
+
 def sent(bench: Bench) -> list[str]:
     """What the chat was told."""
     return [text for debt in bench.all(Deliver) for text in debt.parts]
@@ -187,7 +192,7 @@ def test_every_kind_of_function_is_background_work(tmp_path: Path) -> None:
                 ("fails", "[delegation 'fails': failed] so far\nValueError: no"),
             ):
                 world.say(name)
-                await until(lambda told=told: told in world.platform.texts())
+                await seen(world, told)
             assert [where for where, _ in world.errors] == ["delegation"]
 
     run(scenario())
