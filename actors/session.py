@@ -42,6 +42,7 @@ from seriatim.effects import (
     EndDelegations,
     Finished,
     ForgetAgent,
+    MoveHere,
     Nack,
     Owes,
     Permit,
@@ -232,6 +233,8 @@ class LanePorts:
     running: RunningTurns
     touched: Callable[[str, int], None]
     """Called when a turn starts, with the lane's key and its warm bytes: feeds the cache's order."""
+    move: Callable[[str, MoveHere], object]
+    """Called when a session of another lane is to be bound to this one (its key)."""
     counted: Callable[[str, int], object]
     """Called with the lane's key when it begins, and when its count of interruptions in a row has changed."""
     restart: Callable[[], object]
@@ -510,6 +513,8 @@ class SessionActor(PooledActor):
 
     def _answered(self, permit: Permit | None, effect: Answered) -> None:
         self._ports.asks.answered(effect)
+        # A lane that was woken only to be asked is one that may rest: the cache's order has to know it.
+        self._ports.touched(self.key, self._transcript.bytes)
 
     def _run_turn(self, permit: Permit | None, effect: RunTurn) -> None:
         assert permit is not None
@@ -639,6 +644,9 @@ class SessionActor(PooledActor):
     def _forget_agent(self, permit: Permit | None, effect: ForgetAgent) -> None:
         self._ports.runner.evict(self.key)
 
+    def _move_here(self, permit: Permit | None, effect: MoveHere) -> None:
+        self._ports.move(self.key, effect)
+
     def _compression_wanted(self, permit: Permit | None, effect: CompressionWanted) -> None:
         if not self._compressing:
             self._compressing = True
@@ -687,6 +695,7 @@ _LEAVE: Final[dict[type[Any], Callable[[SessionActor, Permit | None, Any], None]
     DropDelivery: SessionActor._drop_delivery,
     ForgetAgent: SessionActor._forget_agent,
     RestartGateway: SessionActor._restart_gateway,
+    MoveHere: SessionActor._move_here,
     CompressionWanted: SessionActor._compression_wanted,
     CompressSession: SessionActor._compress_session,
     WantSlot: SessionActor._want_slot,
