@@ -166,7 +166,7 @@ def _asks(batch: Batch, m: Inbound, said: list[Event]) -> list[Data]:
             if "author" in event.data:
                 data["source"] = {**data["source"], "user_name": event.data["author"]}
         # An album was several messages; it is the one that it became.
-        whole = {name: event.data[name] for name in ("messageId", "media", "items") if name in event.data}
+        whole: Data = {name: event.data[name] for name in ("messageId", "media", "items") if name in event.data}
         ask = {**data, **whole, "text": event.data["text"], "at": event.data.get("at", event.time)}
         ask.pop("album", None)
         asks.append(ask)
