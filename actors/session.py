@@ -519,6 +519,8 @@ class SessionActor(PooledActor):
 
     def _answered(self, permit: Permit | None, effect: Answered) -> None:
         self._ports.asks.answered(effect)
+        # A lane that was woken only to be asked is one that may rest: the cache's order has to know it.
+        self._ports.touched(self.key, self._transcript.bytes)
 
     def _run_turn(self, permit: Permit | None, effect: RunTurn) -> None:
         assert permit is not None
