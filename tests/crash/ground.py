@@ -74,7 +74,15 @@ class Ground:
         number = sum(1 for taken in self.scenario.script[: self.done] if isinstance(taken, Say))
         source = SessionSource(platform=Platform("fake"), chat_id=step.chat, user_id=f"u{step.chat}")
         self.platform.post(
-            MessageEvent(step.text, source, account="fake", message_id=f"in{number}", internal=step.wake)
+            MessageEvent(
+                step.text,
+                source,
+                account="fake",
+                message_id=f"in{number}",
+                internal=step.wake,
+                album_id=step.album,
+                edit_of=step.edit_of,
+            )
         )
 
     def ack(self, posted: Posted) -> None:
