@@ -299,3 +299,14 @@ def test_an_adapters_slow_item_shares_the_turn(tmp_path: Path) -> None:
             await until(lambda: turns == [[2]])
 
     run(main())
+
+
+def test_an_interrupted_album_goes_on_at_once() -> None:
+    """Its turn had begun, so no item can join it any more: nothing is waited for."""
+    bench = Bench()
+    ids = [item(bench, 1), item(bench, 2)]
+    bench.tick(800)
+    bench.drain()
+    bench.now.started = bench.now.time
+    bench.reopen()
+    assert runs(bench) == [ids, ids]
