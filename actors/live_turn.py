@@ -24,9 +24,9 @@ from seriatim.turn import (
     Steer,
     TurnDelta,
     TurnJob,
-    inert_label,
     speaker_label,
     with_speaker,
+    words_of,
 )
 
 
@@ -184,17 +184,11 @@ def text_of(job: TurnJob) -> str:
     """The claims' texts joined by newlines, with sender prefixes where the session is shared; nobody said a wake's."""
     if not job.shared:
         if len(job.claims) == 1:
-            return _words(job.claims[0])
-        return "\n".join(map(_words, job.claims))
+            return words_of(job.claims[0].text, job.claims[0].media)
+        return "\n".join(words_of(claim.text, claim.media) for claim in job.claims)
     return "\n".join(
-        claim.text if claim.kind == "wake" else with_speaker(speaker_label(claim.source), _words(claim))
+        claim.text
+        if claim.kind == "wake"
+        else with_speaker(speaker_label(claim.source), words_of(claim.text, claim.media))
         for claim in job.claims
     )
-
-
-def _words(claim: Claim) -> str:
-    """Its text; of one that only carries something, what that is."""
-    if not claim.media or claim.text.strip():
-        return claim.text
-    named = (f"{media.kind}: {inert_label(media.name)}" if media.name else media.kind for media in claim.media)
-    return " ".join(f"[{label}]" for label in named)
