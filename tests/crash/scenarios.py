@@ -90,6 +90,11 @@ SCENARIOS: Final = (
         ),
         seeds=(1, 2),
     ),
+    Scenario(
+        "an album", (Say("one", album="a"), Say("two", album="a"), Say("three"), Say("four", album="a")), seeds=(1, 2)
+    ),
+    Scenario("edits", (Say("never one"), Say("two", "running"), Say("TWO", edit_of="in2"), Say("/stop", "quiet"))),
+    Scenario("an edit of what is over", (Say("one"), Say("ONE", "quiet", edit_of="in1"), Say("two", "quiet"))),
     Scenario("two news and an order", (Say("one"), Say("/new", "running"), Say("two"), Say("/new"), Say("three"))),
     Scenario("other commands", (Say("/status"), Say("one"), Say("/help", "running"), Say("/nonsense"), Say("/queue"))),
     Scenario("one tool", (Say("tool one"),), seeds=(1, 2)),
@@ -342,6 +347,21 @@ SCENARIOS: Final = (
         rules=Rules(freshness_ms=10 * 86_400_000),
         away_ms=3 * 86_400_000,
     ),
+    Scenario("a question and its answer", (Say("ask one"), Say("/approve ?", "quiet"), Say("two")), seeds=(1, 2)),
+    Scenario(
+        "a question, and a stop",
+        (Say("ask one"), Say("two", "quiet"), Say("/stop"), Say("/approve ?"), Say("three", "quiet")),
+    ),
+    Scenario(
+        "interrupt",
+        (Say("never one"), Say("two", "running"), Say("/stop", "quiet"), Say("three", "quiet")),
+        rules=Rules(busy="interrupt"),
+        seeds=(1, 2),
+    ),
+    Scenario("steer", (Say("steer one"), Say("two"), Say("three", "tool")), rules=Rules(busy="steer"), seeds=(1, 2, 3)),
+    Scenario("background work", (Say("delegate one"), Say("two", "quiet")), seeds=(1, 2)),
+    Scenario("background work is stopped", (Say("watch one"), Say("/stop", "quiet"), Say("two", "quiet"))),
+    Scenario("background work and a new conversation", (Say("watch one"), Say("/new", "quiet"), Say("two"))),
     Scenario("slow writer", (Say("one"), Say("two"), Say("tool three", "quiet")), slow_writer=True),
     Scenario("slow writer, given again", (Say("one"), Again(1)), slow_writer=True),
     Scenario("slow writer, stop", (Say("tool one"), Say("/stop", "running"), Say("two")), slow_writer=True),
