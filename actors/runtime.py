@@ -73,10 +73,11 @@ class Settings:
 
 @frozen
 class Opened:
-    """The store is open. ``open_work``: the lanes that a start has to look at."""
+    """The store is open. ``open_work``: the lanes that a start has to look at; ``store_id``: the store's own."""
 
     store: Store
     open_work: Sequence[tuple[LogId, Hot]]
+    store_id: str = ""
 
 
 class Runtime:
@@ -407,13 +408,13 @@ def _opened(aliases: AliasTable, tell: Callable[[Opened | BaseException], None],
         try:
             for event in reader.read(ALIASES, aliases.head):
                 aliases.apply(event)
-            work = reader.open_work()
+            work, store_id = reader.open_work(), reader.store_id
         finally:
             reader.close()
     except Exception as error:
         tell(error)
         return
-    tell(Opened(store, work))
+    tell(Opened(store, work, store_id))
 
 
 def lane_of(event: MessageEvent, settings: Settings) -> str:

@@ -32,6 +32,7 @@ from seriatim.actors.summaries import Summaries, Summed
 from seriatim.actors.waits import Asker, running_turn
 from seriatim.actors.warm import Warm, WarmAgents
 from seriatim.errors import InvalidInputError, TurnCancelledError
+from seriatim.prompts import Prompts
 from seriatim.turn import Message, TurnEnded, TurnJob
 
 _log = logging.getLogger("seriatim.turns")
@@ -92,11 +93,13 @@ class _Entry:
 class _Running:
     """One turn that runs: its way out, its gate and its task."""
 
-    def __init__(self, job: TurnJob, tell: Tell, loop: asyncio.AbstractEventLoop, report: Report) -> None:
+    def __init__(
+        self, job: TurnJob, tell: Tell, loop: asyncio.AbstractEventLoop, report: Report, prompts: Prompts
+    ) -> None:
         self.job = job
         self.outlet = Outlet(tell, report)
         self.gate = StepGate(job, self.outlet, loop)
-        self.turn = Turn(job, self.outlet, self.gate)
+        self.turn = Turn(job, self.outlet, self.gate, prompts)
         self.why: str | None = None
         self.shutdown = False
         self.task: asyncio.Task[None] | None = None
@@ -141,6 +144,8 @@ class AgentRunner:
         self._warm = None if agent_factory is None else WarmAgents(loop, agent_factory, self._report)
         self._summaries = Summaries(loop, agent, self._warm, self._report)
         self._closed = False
+        self.prompts = Prompts()
+        """What turns tell their agents of places and people."""
 
     @property
     def late(self) -> int:
@@ -155,7 +160,7 @@ class AgentRunner:
     def start(self, job: TurnJob, tell: Tell) -> None:
         """See TurnRunner.start."""
         name = (job.lane, job.generation)
-        running = _Running(job, tell, self._loop, self._report)
+        running = _Running(job, tell, self._loop, self._report, self.prompts)
         if self._closed or self._loop.is_closed():
             running.outlet.end(endings.interrupted(job, "the runner is closed"))
         elif name in self._running:

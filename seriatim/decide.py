@@ -219,7 +219,13 @@ def _user_message(turn: int, data: Data, time: int) -> Data:
     name = source.get("user_name") or source.get("user_id")
     if name is not None:
         message["author"] = name
+    if source["chat_type"] != "dm" and source.get("user_name") and (speaker := _speaker(source)):
+        message["speaker"] = speaker  # a name alone doesn't tell two people apart
     return message
+
+
+def _speaker(source: Data) -> str | None:
+    return source.get("user_id_alt") or source.get("user_id")
 
 
 def _open_turn(batch: Batch, generation: int) -> OpenTurn | None:

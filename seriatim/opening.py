@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import abc
 import asyncio
+import hmac
 import itertools
 import logging
 import os
@@ -39,6 +40,7 @@ from seriatim.adapters.sender import AdapterSender
 from seriatim.batch import Rules
 from seriatim.clock import Clock
 from seriatim.config import GatewayConfig
+from seriatim.context import PII_SAFE
 from seriatim.errors import (
     CorruptionError,
     GatewayClosedError,
@@ -49,6 +51,8 @@ from seriatim.errors import (
     StoreUnhealthyError,
 )
 from seriatim.limits import SPOOL_RETRY_MS
+from seriatim.model import Platform
+from seriatim.prompts import Prompts
 from seriatim.storage.contract import Store
 from seriatim.storage.home import Home
 from seriatim.storage.spool import Spool, look
@@ -237,6 +241,8 @@ class Opening(abc.ABC):
         runtime = self._runtime
         assert runtime is not None
         self._store, self._unopened = opened.store, None
+        if self._runner is not None:
+            self._runner.prompts = prompts_of(self.config, self.adapters, opened.store_id)
         runtime.begin(opened.store.reader)
         for adapter, sender in self._senders.items():
             able = adapter.capabilities
@@ -385,6 +391,19 @@ class Opening(abc.ABC):
                 return
             failures = 1 if self._loop.time() - began > ADAPTER_RETRY_S[-1] else failures + 1
             await asyncio.sleep(ADAPTER_RETRY_S[min(failures, len(ADAPTER_RETRY_S)) - 1])
+
+
+def prompts_of(config: GatewayConfig, adapters: Sequence[Adapter], store_id: str) -> Prompts:
+    """What turns tell their agents. The installation's secret is the store's id, which nobody outside it knows."""
+    return Prompts(
+        group_sessions_per_user=config.group_sessions_per_user,
+        thread_sessions_per_user=config.thread_sessions_per_user,
+        connected=tuple(dict.fromkeys(Platform(adapter.platform) for adapter in adapters)),
+        home_channels=config.home_channels,
+        redact=config.privacy.redact_pii,
+        secret=hmac.digest(b"pseudonyms", store_id.encode(), "sha256"),
+        safe=PII_SAFE | {adapter.platform for adapter in adapters if adapter.capabilities.pii_safe},
+    )
 
 
 def settings_of(config: GatewayConfig) -> Settings:

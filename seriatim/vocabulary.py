@@ -82,6 +82,7 @@ _SESSION: Final = (
             "text": "without sender prefix and platform notes",
             "at": "when it was accepted, epoch ms",
             "author?": "display name, else the user's id",
+            "speaker?": "outside direct chats, the stable id of who bears that name",
             "extra?": EXTRA,
         },
         surface=True,

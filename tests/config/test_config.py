@@ -66,6 +66,12 @@ drain_s = 0.5
 on_restart = "exit"
 watchdog_s = 5
 
+[privacy]
+redact_pii = true
+[home_channels]
+telegram = "-100"
+irc = {chat_id = "#bots", name = "Bots"}
+
 [adapters.irc]
 type = "irc"
 host = "127.0.0.1"
