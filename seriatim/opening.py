@@ -56,6 +56,7 @@ from seriatim.prompts import Prompts
 from seriatim.storage.contract import Store
 from seriatim.storage.home import Home
 from seriatim.storage.spool import Spool, look
+from seriatim.storage.sqlite import SqliteStore
 
 _log = logging.getLogger("seriatim.gateway")
 
@@ -210,7 +211,8 @@ class Opening(abc.ABC):
         open_store = self._open_store
         if open_store is None:
             assert self._home is not None
-            open_store = partial(open_with_mirror, self._home, self.config, self._clock, self._ids)
+            opener = partial(SqliteStore, self._home.database)
+            open_store = partial(open_with_mirror, opener, self.home, self.config, self._clock, self._ids)
         writer, reader = self._dispatchers = (PinnedDispatcher("seriatim-store"), PinnedDispatcher("seriatim-reader"))
         runner = self._runner = AgentRunner(
             loop, self._answer, self._agent_factory, self._on_error, ends_with_tasks=not self._owns_thread
