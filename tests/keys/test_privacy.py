@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from seriatim import GatewayConfig, MessageEvent, Platform, SessionSource
+from seriatim import GatewayConfig, MessageEvent, Platform, SessionEntry, SessionSource
 from seriatim.config import parse_config
-from seriatim.errors import ConfigError
+from seriatim.errors import ConfigError, InvalidInputError
 from seriatim.operators import is_operator
+from seriatim.storage.event_log.jsonl import JsonlLogs
+from seriatim.testing.log_contract import header
 from tests.gateway.bots import bot, echo, run
 
 SECRET = "sk-verysecret"
@@ -40,6 +42,31 @@ def test_logs_hold_nobody_s_words(tmp_path: Path, caplog: pytest.LogCaptureFixtu
     run(main())
     told = caplog.text
     assert [name for name in names if name in told] == []
+
+
+HOSTILE = (
+    "../../x", "/etc/v", "C:\\x", "a*", "a\x00b", ".", "..", "x" * 300, "CON", "con", "a.", "a ", "\u202ex", "\u0430",
+    "a", "A", "a/b", "a\\b", "~", "a~0062", "[a]", "a?b", "caf\u00e9", "cafe\u0301",
+)  # fmt: skip
+
+
+def test_ids_become_no_paths(tmp_path: Path) -> None:
+    """B162: whatever a session is called, its file lies inside the root, under a name that no other id has, and its
+    removal touches no other; an id from an old record that looks like a path is refused.
+    """
+    logs = JsonlLogs(tmp_path / "logs", "raw")
+    root = (tmp_path / "logs").resolve()
+    places: dict[str, str] = {}
+    for session_id in HOSTILE:
+        path = Path(logs.locate(header(session_id)).path).resolve()
+        assert path.is_relative_to(root)
+        name = str(path.relative_to(root))
+        assert set(name) <= set("abcdefghijklmnopqrstuvwxyz0123456789_-~./")
+        assert places.setdefault(name.casefold(), session_id) == session_id
+    when = "2026-01-02T03:04:05+00:00"
+    for session_id in ("../../x", "/etc/v", "C:\\x", "..", "a/b"):
+        with pytest.raises(InvalidInputError):
+            SessionEntry.from_dict({"session_key": "k", "session_id": session_id, "created_at": when})
 
 
 def test_names_let_nobody_in() -> None:
