@@ -21,6 +21,7 @@ import attrs
 
 from seriatim.actors.calling import entry_of
 from seriatim.actors.clockwork import SystemClock
+from seriatim.actors.counts import RestartCounts
 from seriatim.actors.dispatch import LoopDispatcher, PinnedDispatcher
 from seriatim.actors.entries import Entries
 from seriatim.actors.ids import Ids
@@ -125,6 +126,7 @@ class Opening(abc.ABC):
         self._watchdog = Watchdog(self._overdue)
         self._owns_process = False
         self._owns_thread = False
+        self._counts: RestartCounts | None = None
         self._found: Mapping[str, Any] = {}
         self._start_over = asyncio.Event()
         self._dispatchers: tuple[PinnedDispatcher, ...] = ()
@@ -230,6 +232,10 @@ class Opening(abc.ABC):
         )
         runtime.on_store = lambda trouble: loop.call_soon_threadsafe(self._on_store, trouble)
         runtime.on_restart = self._on_restart
+        if self._home is not None and self._counts is None:
+            self._counts = RestartCounts(self._home.folder, self._clock, self._on_error)
+        if self._counts is not None:
+            runtime.on_counted = self._counts.noted
         ready: asyncio.Future[Opened] = loop.create_future()
 
         def told(result: Opened | BaseException) -> None:
