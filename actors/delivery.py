@@ -357,6 +357,7 @@ class DeliveryActor(PooledActor):
             attempt,
             look,
             job.draft if part == 0 else "",
+            job.lane,
         )
         done = self._sender.send(out, self._sent)
         if done is None:

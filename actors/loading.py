@@ -242,6 +242,14 @@ def _folded(state: LaneState, events: Iterable[Event]) -> LaneState:
     return state
 
 
+def ends_of(reader: StoreReader, events: Iterable[Event], inbox_id: str) -> Mapping[str, End | None]:
+    """What a lane's events say of one message: nothing, or its end, None while it waits. Raises what reading raises."""
+    ends = _Ends(frozenset((inbox_id,)))
+    for _ in ends.noting(events):
+        pass
+    return ends.told(reader)
+
+
 class _Ends:
     """What a lane's log says became of some messages: whoever waits for one asks in vain for lost effects."""
 

@@ -224,6 +224,20 @@ class Receipts:
         elif end is not None and (receipt := self._open.pop(inbox_id, None)) is not None:
             receipt._finish(end)
 
+    def take_up(self, inbox_id: str, session_key: str) -> Receipt:
+        """The receipt of a message that the logs know: the one that somebody waits for already, or a new one.
+
+        Take it up before its end is looked for, so that an end that comes meanwhile is heard.
+        """
+        pending = self._accepting.get(inbox_id)
+        if pending is not None:
+            return pending[0]
+        receipt = self._open.get(inbox_id)
+        if receipt is None:
+            receipt = self._open[inbox_id] = Receipt(inbox_id, session_key, self._owner)
+            receipt.outcome = "accepted"
+        return receipt
+
     def close(self) -> None:
         """The gateway stops: release everybody who waits.
 

@@ -38,6 +38,7 @@ from seriatim.batch import Rules
 from seriatim.clock import Clock
 from seriatim.commands import parse_command
 from seriatim.commits import Hot
+from seriatim.effects import MoveHere
 from seriatim.errors import ActorError, StoreUnhealthyError
 from seriatim.events import LogId
 from seriatim.keys import KeySettings, canonical_key, escape_part
@@ -298,6 +299,11 @@ class Runtime:
         """Bind a session to another lane; see ``MoveSession``."""
         self._supervisor.signal(order)
 
+    def _move_here(self, key: str, effect: MoveHere) -> None:
+        self.move_session(
+            MoveSession(effect.session, key, "resume", effect.expected, command=effect.command, text=effect.text)
+        )
+
     def turn_away(self) -> None:
         """What was accepted so far and no lane has decided yet is refused: whoever offers it keeps it, in its order."""
         self.switches.wave += 1
@@ -372,6 +378,7 @@ class Runtime:
             on_error=self._on_error,
             routed=lambda key: self.on_routed(key),  # noqa: PLW0108  (as restart, below)
             touched=self.warm.touched,
+            move=self._move_here,
             counted=lambda lane, count: self.on_counted(lane, count),  # noqa: PLW0108  (as below)
             restart=lambda: self.on_restart(),  # noqa: PLW0108  (whoever hears of it is named later)
         )

@@ -40,6 +40,7 @@ from seriatim.effects import (
     DropDelivery,
     Finished,
     ForgetAgent,
+    MoveHere,
     Nack,
     Owes,
     Permit,
@@ -62,7 +63,10 @@ from seriatim.limits import KEYS_REMEMBERED_MAX
 from seriatim.mail import (
     Ask,
     AttemptWanted,
+    Bounced,
     CompressionDue,
+    DraftGone,
+    DraftShown,
     Inbound,
     PartAbandoned,
     PartFailed,
@@ -216,6 +220,8 @@ class LanePorts:
     running: RunningTurns
     touched: Callable[[str, int], None]
     """Called when a turn starts, with the lane's key and its warm bytes: feeds the cache's order."""
+    move: Callable[[str, MoveHere], object]
+    """Called when a session of another lane is to be bound to this one (its key)."""
     counted: Callable[[str, int], object]
     """Called with the lane's key when it begins, and when its count of interruptions in a row has changed."""
     restart: Callable[[], object]
@@ -600,6 +606,9 @@ class SessionActor(PooledActor):
     def _forget_agent(self, permit: Permit | None, effect: ForgetAgent) -> None:
         self._ports.runner.evict(self.key)
 
+    def _move_here(self, permit: Permit | None, effect: MoveHere) -> None:
+        self._ports.move(self.key, effect)
+
     def _compression_wanted(self, permit: Permit | None, effect: CompressionWanted) -> None:
         if not self._compressing:
             self._compressing = True
@@ -645,6 +654,7 @@ _LEAVE: Final[dict[type[Any], Callable[[SessionActor, Permit | None, Any], None]
     DropDelivery: SessionActor._drop_delivery,
     ForgetAgent: SessionActor._forget_agent,
     RestartGateway: SessionActor._restart_gateway,
+    MoveHere: SessionActor._move_here,
     CompressionWanted: SessionActor._compression_wanted,
     CompressSession: SessionActor._compress_session,
     WantSlot: SessionActor._want_slot,
@@ -665,7 +675,7 @@ _HEED: Final[dict[type[Any], Callable[[SessionActor, Any], None]]] = {
 # What an ending incarnation still finds in its mailbox and its successor must hear.
 FOR_SUCCESSOR = (
     *(Inbound, Ask, StepOffered, ToolFinished, TurnEnded, TurnBroken),
-    *(AttemptWanted, PartSettled, PartFailed, PartAbandoned),
+    *(AttemptWanted, PartSettled, PartFailed, PartAbandoned, Bounced, DraftShown, DraftGone),
 )
 
 __all__ = [

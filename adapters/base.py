@@ -150,6 +150,18 @@ class Lookup(Protocol):
         ...
 
 
+class Bounces(Protocol):
+    """What the runtime's inbox has besides, for platforms that accept a message and report a failure later."""
+
+    def bounced(self, lane: str, delivery: str, part: int, reason: str) -> None:
+        """The part (named as its ``Outbound`` did) was taken and can't be delivered after all.
+
+        Told once for a reply, however often it is reported: nothing is sent again by itself, and the lane's next turn
+        says so. On the gateway's loop; dropped while the gateway can't take it.
+        """
+        ...
+
+
 class KnowsItself(Protocol):
     """What an adapter may have besides: the account's own id, by which its own messages are recognised.
 

@@ -33,6 +33,7 @@ from seriatim.ledger import (
     draft_of,
     draft_shown,
     part_abandoned,
+    part_bounced,
     part_failed,
     part_settled,
     tell_unreached,
@@ -41,6 +42,7 @@ from seriatim.limits import WAITING_MAX
 from seriatim.mail import (
     Ask,
     AttemptWanted,
+    Bounced,
     CompressionDue,
     DraftGone,
     DraftShown,
@@ -404,6 +406,7 @@ _RULES: Final[dict[type[Any], Callable[[Batch, Any], None]]] = {
     PartSettled: part_settled,
     PartFailed: part_failed,
     PartAbandoned: part_abandoned,
+    Bounced: part_bounced,
     DraftShown: draft_shown,
     DraftGone: draft_gone,
     DrainTimedOut: _drain_timed_out,

@@ -16,6 +16,8 @@ from seriatim.shown import Besides
 
 if TYPE_CHECKING:
     from attrs import frozen as value
+
+    from seriatim.mail import Inbound
 else:
     value = attrs.define
 
@@ -176,6 +178,20 @@ class ForgetAgent:
 
 
 @value
+class MoveHere:
+    """Have the supervisor bind a session of another lane to this one, if it is bound to ``expected`` then.
+
+    ``command``: what asks for it; no lane has accepted it, the move's commit does, and answers it with ``text``.
+    Internal.
+    """
+
+    session: str
+    expected: str | None
+    command: Inbound
+    text: str
+
+
+@value
 class CompressionWanted:
     """The lane's next turn waits until its session is compressed, as it was after ``turn``. Internal."""
 
@@ -247,6 +263,7 @@ Effect = (
     | DropDelivery
     | ForgetAgent
     | RestartGateway
+    | MoveHere
     | CompressionWanted
     | CompressSession
     | WantSlot

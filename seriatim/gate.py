@@ -37,6 +37,9 @@ from seriatim.limits import (
 from seriatim.mail import (
     LAZY,
     Ask,
+    Bounced,
+    DraftGone,
+    DraftShown,
     DrainTimedOut,
     Inbound,
     Mail,
@@ -52,7 +55,7 @@ from seriatim.shown import Loaded, Wanted
 from seriatim.turn import StepOffered, ToolFinished, TurnEnded
 
 LAZY_WINDOW_MS = 200
-_REPEATABLE = frozenset({Inbound, Ask, PartSettled, PartAbandoned})
+_REPEATABLE = frozenset({Inbound, Ask, PartSettled, PartAbandoned, Bounced, DraftShown, DraftGone})
 _AHEAD_OF_KEPT = frozenset({Inbound, Ask, SlotGranted})
 _ONCE = frozenset({PartFailed, StepOffered, ToolFinished, TurnEnded, DrainTimedOut, TurnBroken})
 

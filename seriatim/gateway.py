@@ -10,17 +10,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import attrs
 
+from seriatim.actors.again import accepted_before, end_of
 from seriatim.actors.lane_queue import LaneQueue, asked
 from seriatim.actors.notices import REFUSED
 from seriatim.actors.receipts import End, Receipt
-from seriatim.actors.runtime import Runtime
+from seriatim.actors.runtime import Runtime, lane_of
 from seriatim.actors.sessions import SessionStore
 from seriatim.actors.spooling import UNAVAILABLE
 from seriatim.adapters.base import Adapter
@@ -28,12 +29,16 @@ from seriatim.adapters.normalising import Normaliser
 from seriatim.aliases import Alias
 from seriatim.errors import GatewayClosedError, InvalidInputError, StoreError, StoreUnhealthyError, WrongThreadError
 from seriatim.keys import canonical_key, parse_session_key
+from seriatim.mail import Bounced
 from seriatim.mainloop import OwnLoop
 from seriatim.model import MessageEvent, Platform, SessionSource
 from seriatim.opening import resolve
 from seriatim.queue_edits import CancelOutcome
+from seriatim.storage.contract import StoreReader
 from seriatim.storage.ledger import find, undelivered
 from seriatim.undelivered import AbandonDelivery, RetryDelivery, SendAgain, Undelivered
+
+T = TypeVar("T")
 
 OWN_ECHO = "own echo"
 """Why a message that the bot's own account has said is a duplicate."""
@@ -165,6 +170,43 @@ class Gateway(OwnLoop):
         """Take a message back that still waits: it is dropped{cancelled}. See ``LaneQueue.cancel``."""
         return await self.queue(receipt.session_key).cancel(receipt.message_id)
 
+    async def receipt(self, event: MessageEvent) -> Receipt | None:
+        """The receipt of a message that was accepted before, by an earlier process too: its answer, or the way to wait
+        for it. None where it was never accepted (or so long ago that its lane's log was compacted).
+
+        ``event``: as it was handed in then, with its ``message_id``. Raises InvalidInputError without one,
+        StoreUnhealthyError, GatewayClosedError. On the gateway's loop.
+        """
+        if event.message_id is None:
+            raise InvalidInputError("message_id", "only a message with an id can be found again")
+        runtime = self._live()
+        lane = lane_of(event, runtime.settings)
+        inbox_id = await self._read(lambda reader: accepted_before(reader, lane, event))
+        if inbox_id is None:
+            return None
+        receipt = runtime.receipts.take_up(inbox_id, lane)
+        if receipt.end is None:
+            found = await self._read(lambda reader: end_of(reader, lane, inbox_id))
+            receipt.session_key = found.lane
+            if found.end is not None:
+                runtime.receipts.found(inbox_id, None, found.end)
+        return receipt
+
+    async def _read(self, look: Callable[[StoreReader], T]) -> T:
+        """Read the store off the loop."""
+        self._live()
+        assert self._store is not None
+        store = self._store
+
+        def read() -> T:
+            reader = store.reader()
+            try:
+                return look(reader)
+            finally:
+                reader.close()
+
+        return await asyncio.to_thread(read)
+
     def undelivered(self, *, given_up: bool = False) -> list[Undelivered]:
         """Replies that have not arrived, oldest first; ``given_up``: also those that are no longer tried.
 
@@ -185,28 +227,14 @@ class Gateway(OwnLoop):
         ``delivery``: its id, or the beginning of one. Raises InvalidInputError for an id that names none or several,
         StoreUnhealthyError, GatewayClosedError. On the gateway's loop.
         """
-        reply, doubtful = await self._find_undelivered(delivery)
+        reply, doubtful = await self._read(lambda reader: find(reader, delivery))
         question = SendAgain(reply, doubtful) if reply.state == "given up" else RetryDelivery(reply.delivery)
         return bool(await asked(self._live(), reply.lane, question))
 
     async def abandon_delivery(self, delivery: str) -> bool:
         """Give an undelivered reply up; nobody is told. False when nothing of it is owed any more. Else as above."""
-        reply, _ = await self._find_undelivered(delivery)
+        reply, _ = await self._read(lambda reader: find(reader, delivery))
         return bool(await asked(self._live(), reply.lane, AbandonDelivery(reply.delivery)))
-
-    async def _find_undelivered(self, delivery: str) -> tuple[Undelivered, bool]:
-        self._live()
-        assert self._store is not None
-        store = self._store
-
-        def look() -> tuple[Undelivered, bool]:
-            reader = store.reader()
-            try:
-                return find(reader, delivery)
-            finally:
-                reader.close()
-
-        return await asyncio.to_thread(look)
 
     def _check_open(self) -> None:
         if self._pid != os.getpid():
@@ -323,6 +351,12 @@ class _Inbox:
         if not self._normaliser.idle:
             return self._accept(event)
         return self._gateway._accept(event, self._prefix)  # noqa: SLF001  (two halves of one door)
+
+    def bounced(self, lane: str, delivery: str, part: int, reason: str) -> None:
+        """See adapters.base.Bounces."""
+        runtime = self._gateway._runtime  # noqa: SLF001
+        if runtime is not None and lane:
+            runtime.directory.post(lane, Bounced(delivery, part, reason))
 
     async def _accept(self, event: MessageEvent) -> Receipt:
         event = self._normaliser.event(event)

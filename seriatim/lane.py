@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 else:
     value = attrs.define
 
+BOUNCED: Final = "the platform reported a failure"
+
 WANTED: Final = frozenset({"stop", "operator"})
 """Reasons for which somebody gave a reply up on purpose: nobody has to be told."""
 
@@ -165,9 +167,9 @@ class LaneState:
     a stuck lane visible. ``merged_into``: the lane that took this one over; nothing is left here then.
     ``unreached``: replies given up, for the next turn to tell of. ``drafts``: first claim of a turn without outcome,
     and the platform's id of the message that shows its reply so far. ``bots``: messages of bots in a row, the last at
-    ``bots_at`` (epoch ms). ``titles``: session and title, the newest last.
-    ``active_at``: epoch ms of what a person, or the host for one, did last; wakes don't count. ``facts``: what the
-    log tells of the bound session (see ``facts.entry``).
+    ``bots_at`` (epoch ms). ``bounced``: replies whose late failure is known. ``titles``: session and title, the newest
+    last. ``active_at``: epoch ms of what a person, or the host for one, did last; wakes don't count. ``facts``: what
+    the log tells of the bound session (see ``facts.entry``).
     ``listed``: the sessions that people saw in the last list, in its order.
     """
 
@@ -198,6 +200,7 @@ class LaneState:
     drafts: tuple[tuple[str, str], ...] = ()
     bots: int = 0
     bots_at: int = 0
+    bounced: tuple[str, ...] = ()
     active_at: int = 0
     facts: Facts = NOTHING
     titles: tuple[tuple[str, str], ...] = ()
@@ -236,6 +239,8 @@ class LaneState:
         )
         if self.session is not None:
             twin.session = self.session.fork()
+        if self.bounced:
+            twin.bounced = self.bounced
         twin.active_at = self.active_at
         twin.facts = self.facts
         if self.titles or self.listed:
@@ -468,6 +473,13 @@ def _abandoned(state: LaneState, data: Data, event: Event) -> None:
     _settled(state, data, event)
 
 
+def _bounced(state: LaneState, data: Data, event: Event) -> None:
+    """The platform reports a failure after it had taken the reply."""
+    if data["id"] not in state.bounced:
+        state.bounced = (*state.bounced, data["id"])[-UNREACHED_MAX:]
+        state.unreached = (*state.unreached, Unreached(data["id"], event.time, BOUNCED))[-UNREACHED_MAX:]
+
+
 def _retried(state: LaneState, data: Data, event: Event) -> None:
     """Somebody asked for it: its age begins again. What may have arrived stays in doubt."""
     owed = state.owed.get(data["id"])
@@ -584,6 +596,7 @@ _LANE_RULES: Final[dict[str, LaneRule]] = {
     "delivery/waits": _waits,
     "delivery/settled": _settled,
     "delivery/abandoned": _abandoned,
+    "delivery/bounced": _bounced,
     "delivery/retried": _retried,
     "delivery/draft": _draft,
     "route/bound": _bound,

@@ -6,10 +6,11 @@ from typing import Final
 
 from seriatim.batch import Batch
 from seriatim.effects import DropDelivery, SendPart
-from seriatim.events import Data
+from seriatim.events import Data, mend_text
 from seriatim.inbox import abandon
 from seriatim.lane import LaneState, Owed, Running
-from seriatim.mail import AttemptWanted, DraftGone, DraftShown, PartAbandoned, PartFailed, PartSettled
+from seriatim.limits import DETAIL_CHARS_MAX
+from seriatim.mail import AttemptWanted, Bounced, DraftGone, DraftShown, PartAbandoned, PartFailed, PartSettled
 from seriatim.model import Target
 from seriatim.outbox import Channel
 from seriatim.recovery import take_up
@@ -83,6 +84,13 @@ def part_abandoned(batch: Batch, m: PartAbandoned) -> None:
     owed = batch.state.owed.get(m.delivery)
     if owed is not None and not owed.states[m.part].done:
         abandon(batch, owed, m.part, m.reason, m.detail)
+
+
+def part_bounced(batch: Batch, m: Bounced) -> None:
+    """A late failure, recorded once for a reply: nothing is sent again by itself, and the next turn tells of it."""
+    if m.delivery not in batch.state.bounced:
+        reason = mend_text(m.reason[:DETAIL_CHARS_MAX])[0]
+        batch.lane("delivery/bounced", {"id": m.delivery, "part": m.part, "reason": reason})
 
 
 def tell_unreached(batch: Batch, running: Running, to: Target | None) -> None:

@@ -137,6 +137,15 @@ class PartAbandoned:
 
 
 @frozen
+class Bounced:
+    """From an adapter: the platform had taken the part, and says now that it can't be delivered."""
+
+    delivery: str
+    part: int
+    reason: str
+
+
+@frozen
 class DraftShown:
     """From delivery: what a turn has said so far is shown, as the platform's message ``message_id`` (lazy).
 
@@ -203,6 +212,7 @@ Mail = (
     | PartSettled
     | PartFailed
     | PartAbandoned
+    | Bounced
     | DraftShown
     | DraftGone
     | DrainTimedOut

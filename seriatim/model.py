@@ -276,7 +276,8 @@ class Outbound:
 
     ``delivery`` and ``part`` (from 0, of ``parts``) name it in the ledger. ``idempotency_key`` is the same
     at each attempt. ``attempt`` counts from 1. ``look``: an earlier attempt may have arrived, so ask the platform
-    first. ``edits``: the platform's id of a message that becomes this one, "" where it is a new one.
+    first. ``edits``: the platform's id of a message that becomes this one, "" where it is a new one. ``lane``: the
+    session key of the lane that owes it, for a failure that is reported later (``adapters.base.Bounces``).
     """
 
     delivery: str
@@ -288,6 +289,7 @@ class Outbound:
     attempt: int
     look: bool = False
     edits: str = ""
+    lane: str = ""
 
 
 @frozen

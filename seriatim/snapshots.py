@@ -48,6 +48,8 @@ def lane_snapshot(state: LaneState) -> Data:
     data |= {name: told for name in COUNTS if (told := getattr(state, name))}
     if state.unreached:
         data["unreached"] = [[lost.delivery, lost.since, lost.reason] for lost in state.unreached]
+    if state.bounced:
+        data["bounced"] = list(state.bounced)
     if state.drafts:
         data["drafts"] = list(map(list, state.drafts))
     if state.titles:
@@ -74,6 +76,7 @@ def lane_from_snapshot(key: str, version: int, data: Data) -> LaneState:
         state.facts = Facts.of(data["facts"])
     state.bots, state.bots_at = data.get("bots", 0), data.get("bots_at", 0)
     state.unreached = tuple(Unreached(*lost) for lost in data.get("unreached", ()))
+    state.bounced = tuple(data.get("bounced", ()))
     state.drafts = tuple((claim, message_id) for claim, message_id in data.get("drafts", ()))
     state.listed = tuple(data.get("listed", ()))
     state.titles = tuple((session, title) for session, title in data.get("titles", ()))

@@ -321,6 +321,12 @@ _LANE: Final = (
         },
     ),
     EventType(
+        "delivery/bounced",
+        "lane",
+        "The platform had taken a part and reports now that it can't be delivered.",
+        {"id": _DELIVERY, "part": _PART, "reason": "what the platform said"},
+    ),
+    EventType(
         "delivery/retried",
         "lane",
         "An operator wants the reply tried on: its age begins again.",

@@ -15,11 +15,11 @@ import asyncio
 from collections import deque
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from attrs import define, frozen
 
-from seriatim.adapters.base import AcceptReceipt, Capabilities, Inbox
+from seriatim.adapters.base import AcceptReceipt, Bounces, Capabilities, Inbox
 from seriatim.errors import SendCode, SendError
 from seriatim.model import MessageEvent, Outbound, Platform, Sent, SessionSource, Target
 
@@ -86,6 +86,7 @@ class FakePlatform:
         self.typed: list[Target] = []
         self.sends = 0
         self._up = True
+        self._inbox: Inbox | None = None
         self._listening = False
         self._faults: deque[Fault | None] = deque()
         self._changed = asyncio.Event()
@@ -114,6 +115,11 @@ class FakePlatform:
         return [got.out.text for got in self.received if chat_id in (None, got.out.target.chat_id)]
 
     # What the world does
+
+    def bounce(self, got: Received, reason: str = "bounced") -> None:
+        """Report that a message which was taken can't be delivered."""
+        out = got.out
+        cast("Bounces", self._inbox).bounced(out.lane, out.delivery, out.part, reason)
 
     def fail_next(self, *faults: Fault | FaultKind | None) -> None:
         """The next sends meet these, one each, in order; None lets one pass."""
@@ -218,6 +224,7 @@ class FakePlatform:
         A refused message stays pending and is given again by ``redeliver`` or to the next ``run``.
         """
         self._listening = True
+        self._inbox = inbox
         self._changed = asyncio.Event()  # a new one: the platform outlives the loops of its gateways
         self.redeliver()
         try:

@@ -94,6 +94,8 @@ def by_first_word(job: TurnJob) -> Script:
             return Script(Silence("nothing to say"))
         case "never":
             return Script(NEVER, deltas=("re",))
+        case "draft":
+            return Script(NEVER if job.attempt == 1 else reply, deltas=("so", " far"))
         case "late":
             return Script(reply, on_cancel="answer", steps=(ScriptStep("let me", (ScriptCall("save", 1),)),))
         case "stuck":

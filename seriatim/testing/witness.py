@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from attrs import Factory, define
 
@@ -46,6 +46,7 @@ class Witness:
         self.messages: set[str] = set()
         self.running: dict[str, int | None] = {}
         self.claimed: set[tuple[str, int]] = set()
+        self.begun: set[str] = set()
         self.calls: set[tuple[str, str]] = set()
         self.results: set[tuple[str, str]] = set()
         self.attempts: Counter[tuple[str, int]] = Counter()
@@ -104,6 +105,7 @@ class Witness:
             case "inbox/claimed":
                 self.running[owner] = data["generation"]
                 self.claimed.add((owner, data["generation"]))
+                self.begun.update(data["ids"])
             case "inbox/answered":
                 self._end(owner, "answered", [data["id"]])
                 if data["by"] == "turn":
@@ -123,7 +125,8 @@ class Witness:
             case "delivery/owed":
                 self.owed.add(data["id"])
                 if data.get("attempt"):
-                    self.attempts.update((data["id"], part) for part in range(len(data["parts"])))
+                    first = data.get("first", len(data["parts"]))
+                    self.attempts.update((data["id"], part) for part in range(first))
             case "delivery/attempt":
                 self.attempts[data["id"], data["part"]] += 1
             case _:
@@ -197,7 +200,11 @@ class Witness:
         self._law_2(known, f"{ran.lane}: tool call {ran.call} ran before it was durable")
 
     def sends(self, out: Outbound) -> None:
-        """A part is given to the platform: owed, and this attempt recorded."""
+        """A part is given to the platform: owed, and this attempt recorded. A draft: its turn has begun."""
+        if out.delivery.startswith(DRAFT):
+            claim = out.delivery.removeprefix(DRAFT)
+            self._law_2(claim in self.begun, f"{claim}'s draft was shown before its turn had begun durably")
+            return
         name = (out.delivery, out.part)
         self._effects.sent[name] += 1
         sent, recorded = self._effects.sent[name], self.attempts[name]
@@ -209,6 +216,10 @@ class Witness:
         self.checked["law_2"] += 1
         if not holds:
             self._complain(text)
+
+
+DRAFT: Final = "draft "
+"""What the names of drafts begin with, as deliveries of their own."""
 
 
 def all_logs(reader: StoreReader) -> list[LogId]:

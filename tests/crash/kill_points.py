@@ -121,8 +121,13 @@ KILL_POINTS: Final = (
     KillPoint("K13", "inside T1", "as before it", _at("commit .*inbox/claimed", "burst", "queue in", torn=True)),
     KillPoint("K14", "after T1, before the agent", "closed and run again", _at("^before start", "one message")),
     KillPoint("K15", "the agent works", "closed and run again", _at("^after start", "one message", "one tool")),
-    KillPoint("K16", "a draft is out, its id isn't stored", "a new message", _whole("draft"), later="streamed drafts"),
-    KillPoint("K17", "a draft's id is stored", "the end edits it", _whole("draft"), later="streamed drafts"),
+    KillPoint(
+        "K16",
+        "a draft is out, its id isn't stored",
+        "a new message",
+        _at("^(after (arrival|news) draft|before commit .*delivery/draft)", "draft"),
+    ),
+    KillPoint("K17", "a draft's id is stored", "the end edits it", _at("^after commit .*delivery/draft", "draft")),
     KillPoint(
         "K18", "the model has asked, before T2", "asked again", _at("^before commit assistant/message", "one tool")
     ),

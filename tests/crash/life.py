@@ -16,6 +16,7 @@ from seriatim.actors.merging import MoveAnswer, MoveSession
 from seriatim.actors.outlet import Tell
 from seriatim.actors.receipts import Receipt
 from seriatim.actors.runtime import Dispatchers, Opened, Runtime, Settings
+from seriatim.actors.showing import Drafts
 from seriatim.actors.simulation import Envelope, SimulationDispatcher
 from seriatim.actors.summaries import UNABLE, Summed
 from seriatim.actors.supervisor import PassivateLane
@@ -138,7 +139,10 @@ class Life:
             self.dispatcher.step()
         assert self._store is not None
         self.runtime.begin(self._opened.store.reader)
-        self.runtime.add_account("fake", "fake", WatchedSender(self))
+        sender, drafts = WatchedSender(self), None
+        if self.ground.platform.capabilities.edit:
+            drafts = Drafts(sender, self.runtime.directory.post, self.clock, edits=True, types=False)
+        self.runtime.add_account("fake", "fake", sender, drafts)
         self.runtime.recover(self._opened.open_work)
 
     def close(self) -> None:
@@ -482,7 +486,12 @@ class WatchedSender:
     def channel(self, target: Target) -> Channel:
         """See Sender.channel."""
         able = self._life.ground.platform.capabilities
-        return Channel(True, able.idempotent_send, able.text_max, able.text_unit, able.multiline)
+        return Channel(
+            True, able.idempotent_send, able.text_max, able.text_unit, able.multiline, able.lookup, able.edit
+        )
+
+    def typing(self, target: Target) -> None:
+        """See showing.Shower.typing: no scenario's platform can."""
 
 
 class _SlowWriter(SimulationDispatcher):

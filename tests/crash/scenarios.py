@@ -16,6 +16,7 @@ from tests.crash.scenario import Again, Same, Say, Scenario, Stop, Strike, Switc
 _IDEMPOTENT: Final = Capabilities(replay="ack", text_max=4000, idempotent_send=True)
 _IRC: Final = Capabilities(replay="none", text_max=400, text_unit="bytes", multiline=False)
 _CURSOR: Final = Capabilities(replay="cursor", text_max=4000)
+_EDITS: Final = Capabilities(replay="ack", text_max=4000, edit=True)
 _SHORT: Final = Capabilities(replay="ack", text_max=150)
 _SHORT_IDEMPOTENT: Final = Capabilities(replay="ack", text_max=150, idempotent_send=True)
 
@@ -102,6 +103,13 @@ SCENARIOS: Final = (
         capabilities=_SHORT,
         rules=Rules(separate_attempt=True),
     ),
+    Scenario(
+        "draft, then stopped",
+        (Say("draft one"), Say("/stop", "sent"), Say("two", "quiet")),
+        capabilities=_EDITS,
+        rules=Rules(separate_attempt=True),
+    ),
+    Scenario("draft, unclear", (Say("draft one"), Say("/stop", "quiet")), capabilities=_EDITS, sends=("arrived",)),
     Scenario("long reply, idempotent", (Say("long one"),), capabilities=_SHORT_IDEMPOTENT),
     Scenario("idempotent", (Say("one"), Say("two", "sent")), capabilities=_IDEMPOTENT),
     Scenario("idempotent, unclear", (Say("one"),), capabilities=_IDEMPOTENT, sends=("arrived", "lost")),

@@ -270,6 +270,41 @@ def test_a_refusal_for_good_ends_with_its_kind(tmp_path: Path, code: Any) -> Non
     assert (abandoned.data["reason"], abandoned.data["detail"]) == (code or "refused", "refused")
 
 
+def test_a_late_failure_is_recorded_and_told_once(tmp_path: Path) -> None:
+    """The platform took a reply and reports a failure afterwards, three times: one record, nothing sent again by
+    itself, no turn of its own; the next turn's answer comes behind a line that says so, once (B87).
+    """
+    turns: list[str] = []
+
+    async def counted(turn: Turn) -> str:
+        turns.append(turn.text)
+        return f"echo {turn.text}"
+
+    async def main() -> None:
+        platform = FakePlatform()
+        async with timed(counted, tmp_path, platform) as (it, clock):
+            it.say("hi")
+            await it.heard(1)
+            await passes(it, clock, 1_000)
+            for _ in range(3):
+                platform.bounce(platform.received[0])
+                await passes(it, clock, HOUR_MS)
+            assert turns == ["hi"]
+            assert platform.sends == 1
+            it.say("more")
+            told = await it.heard(3)
+            assert told[1:] == [
+                "An earlier reply could not be delivered (the platform reported a failure).",
+                "echo more",
+            ]
+            platform.bounce(platform.received[0])
+            it.say("and more")
+            assert (await it.heard(4))[3:] == ["echo and more"]
+
+    run(main())
+    assert [event.data["reason"] for event in lane_events(tmp_path, "delivery/bounced")] == ["bounced"]
+
+
 # --- parts -------------------------------------------------------------------------------------------------
 
 
