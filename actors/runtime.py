@@ -41,7 +41,7 @@ from seriatim.commits import Hot
 from seriatim.effects import MoveHere
 from seriatim.errors import ActorError, StoreUnhealthyError
 from seriatim.events import LogId
-from seriatim.keys import KeySettings, canonical_key, escape_part
+from seriatim.keys import KeySettings, canonical_key, escape_part, key_parts
 from seriatim.mail import Ask, DrainTimedOut, Inbound
 from seriatim.model import MessageEvent
 from seriatim.storage.contract import Store, StoreReader
@@ -213,6 +213,7 @@ class Runtime:
             self.deliveries.ended,
             self.deliveries.starts,
             drafts,
+            self._chat_moved,
             dispatcher=self.dispatchers.lanes,
             name=f"delivery:{platform}:{account}",
         )
@@ -294,6 +295,12 @@ class Runtime:
             done(None)
         else:
             self._supervisor.signal(LearnAlias(alias, done))
+
+    def _chat_moved(self, lane: str, old: str, new: str) -> None:
+        """A platform refused a send because the chat has another id now."""
+        platform, _, scope, account, *_ = key_parts(lane)
+        alias = Alias(platform, old, new, "chat", account, scope)
+        self.learn_alias(alias, lambda error: None if error is None else self._on_error("alias", error))
 
     def move_session(self, order: MoveSession) -> None:
         """Bind a session to another lane; see ``MoveSession``."""
