@@ -69,6 +69,7 @@ class Settings:
     age_ms_max: int
     dm_without_ids: bool
     growth: Growth = Factory(Growth)
+    idle_ms: int = 0
     silence_ms: int = 0
 
 
@@ -197,7 +198,15 @@ class Runtime:
         )
         self._supervisor = self.system.start(SupervisorActor, ports, dispatcher=lanes, name="supervisor")
         self.directory.supervisor = self._supervisor
-        self._warden = self.system.start(CacheWardenActor, self._supervisor, self.warm, dispatcher=lanes, name="warden")
+        self._warden = self.system.start(
+            CacheWardenActor,
+            self._supervisor,
+            self.warm,
+            self.clock,
+            self.settings.idle_ms,
+            dispatcher=lanes,
+            name="warden",
+        )
 
     def add_account(self, platform: str, account: str, sender: Sender, drafts: Drafts | None = None) -> None:
         """Deliver through ``sender`` what is owed to this account; ``drafts``: what its platform can show besides."""

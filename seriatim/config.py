@@ -6,8 +6,8 @@ part: ``SERIATIM_HOME``). Inside the file's texts ``${NAME}`` stands for an envi
 understood is refused with its dotted key; nothing is accepted and then ignored.
 
 Keys keep the names that gateways of this kind already use. They come with the work that obeys them, so these are
-unknown keys until then: ``agent.agent_cache.idle_ttl_secs``, ``.memory_high_mb``, ``.max_evictions_per_pass`` and
-``.protect_recent`` (eviction by age and by memory pressure), ``queue.album_window_ms``, and ``queue.busy`` other than
+unknown keys until then: ``agent.agent_cache.memory_high_mb``, ``.max_evictions_per_pass`` and ``.protect_recent``
+(eviction by memory pressure), ``queue.album_window_ms``, and ``queue.busy`` other than
 "queue". The timer settings of old configurations are taken, have no effect, and are named in one warning.
 """
 
@@ -57,6 +57,9 @@ class AgentCacheConfig:
     """How many warm agents and transcripts are kept in memory."""
 
     max_size: int = setting(128, whole(1, 1_000_000), doc="Warm sessions kept; the longest unused goes first.")
+    idle_ttl_secs: int = setting(
+        3600, whole(0), doc="A session without a turn for so many seconds is let go of from memory; 0: never."
+    )
 
 
 @attrs.frozen(kw_only=True)

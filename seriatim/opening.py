@@ -435,6 +435,7 @@ def settings_of(config: GatewayConfig) -> Settings:
         ),
         slots_max=config.turns.concurrency_max,
         warm_max=config.agent.agent_cache.max_size,
+        idle_ms=config.agent.agent_cache.idle_ttl_secs * 1000,
         age_ms_max=config.delivery.max_age_s * 1000,
         dm_without_ids=config.admission.dm_without_ids == "shared",
         silence_ms=config.agent.gateway_timeout * 1000,

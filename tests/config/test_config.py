@@ -35,6 +35,7 @@ compress_above_tokens = 100000
 compress_keep_turns = 3
 [agent.agent_cache]
 max_size = 2
+idle_ttl_secs = 60
 
 [turns]
 concurrency_max = 3
