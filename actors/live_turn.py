@@ -10,8 +10,9 @@ from seriatim.actors.steps import Step, StepGate
 from seriatim.errors import InvalidInputError
 from seriatim.events import mend_text
 from seriatim.limits import REPLY_BYTES_MAX
+from seriatim.media import Media
 from seriatim.model import SessionSource
-from seriatim.prompts import Prompts, Speakers, id_of
+from seriatim.prompts import Prompts, Speakers, id_of, words_of
 from seriatim.turn import Boundary, Claim, Message, TurnDelta, TurnJob, speaker_label
 
 
@@ -20,6 +21,7 @@ class Turn:
 
     ``text``: what the turn answers, its messages joined by newlines; in a shared session each with a
     ``[name] `` prefix. ``events``: the same messages one by one, as authored, each with its own source.
+    ``media``: all that they carry.
     ``source`` and ``speaker``: origin and label of the first. ``session``: session id. ``history``: what was
     said before, oldest first. ``boundary``: "fresh" or "suspended" on the first turn after a conversation
     boundary. ``had_activity``: the conversation before that boundary held turns. ``number``: of the turn
@@ -40,6 +42,7 @@ class Turn:
         self._prompts = prompts or Prompts()
         self._speakers: Speakers | None = None
         self.events: tuple[Claim, ...] = job.claims
+        self.media: tuple[Media, ...] = tuple(media for claim in job.claims for media in claim.media)
         self.text: str = self._text()
         self.source: SessionSource = job.claims[0].source
         self.session: str = job.session
@@ -124,7 +127,7 @@ class Turn:
 
 
 def text_of(job: TurnJob) -> str:
-    """The claims' texts joined by newlines, as authored."""
+    """The claims' words joined by newlines, as authored."""
     if len(job.claims) == 1:
-        return job.claims[0].text
-    return "\n".join(claim.text for claim in job.claims)
+        return words_of(job.claims[0])
+    return "\n".join(map(words_of, job.claims))
