@@ -7,8 +7,8 @@ understood is refused with its dotted key; nothing is accepted and then ignored.
 
 Keys keep the names that gateways of this kind already use. They come with the work that obeys them, so these are
 unknown keys until then: ``agent.agent_cache.memory_high_mb``, ``.max_evictions_per_pass`` and ``.protect_recent``
-(eviction by memory pressure), and ``queue.busy`` other than "queue". The timer settings of old configurations are
-taken, have no effect, and are named in one warning.
+(eviction by memory pressure). The timer settings of old configurations are taken, have no effect, and are named in one
+warning.
 """
 
 from __future__ import annotations
@@ -139,6 +139,9 @@ class TurnsConfig:
     per_user_max: int = setting(
         0, whole(0, 100_000), doc="Of these, turns of one person, over all their lanes; 0: as many as there are."
     )
+    approval_timeout_s: int = setting(
+        3600, whole(0), doc="Seconds after which a turn's question to its people counts as refused; 0: never."
+    )
 
 
 @attrs.frozen(kw_only=True)
@@ -181,7 +184,12 @@ class QueueConfig:
     edit_after: Literal["ignore", "note", "turn"] = setting(
         "note", choice("ignore", "note", "turn"), doc="The same of a message that has been answered."
     )
-    busy: Literal["queue"] = setting("queue", choice("queue"), doc="A busy lane's follow-up waits for the next turn.")
+    busy: Literal["queue", "interrupt", "steer", "refuse"] = setting(
+        "queue",
+        choice("queue", "interrupt", "steer", "refuse"),
+        doc='A busy lane\'s follow-up waits ("queue"), breaks the running turn off ("interrupt"), is handed to an '
+        'agent that asks for it ("steer"; else it waits), or is refused ("refuse").',
+    )
 
 
 @attrs.frozen(kw_only=True)
