@@ -15,8 +15,19 @@ from seriatim.events import mend_text
 from seriatim.limits import DELEGATIONS_MAX, QUESTION_CHARS_MAX, REPLY_BYTES_MAX
 from seriatim.media import Media
 from seriatim.model import SessionSource
-from seriatim.prompts import Prompts, Speakers, id_of, words_of
-from seriatim.turn import Approve, Boundary, Claim, Delegate, Message, Steer, TurnDelta, TurnJob, speaker_label
+from seriatim.prompts import Prompts, Speakers, id_of
+from seriatim.turn import (
+    Approve,
+    Boundary,
+    Claim,
+    Delegate,
+    Message,
+    Steer,
+    TurnDelta,
+    TurnJob,
+    speaker_label,
+    words_of,
+)
 
 
 class Turn:
@@ -208,5 +219,5 @@ def _begun(name: str | None) -> str:
 def text_of(job: TurnJob) -> str:
     """The claims' words joined by newlines, as authored."""
     if len(job.claims) == 1:
-        return words_of(job.claims[0])
-    return "\n".join(map(words_of, job.claims))
+        return words_of(job.claims[0].text, job.claims[0].media)
+    return "\n".join(words_of(claim.text, claim.media) for claim in job.claims)

@@ -22,7 +22,7 @@ from seriatim.context import (
 )
 from seriatim.model import Platform, SessionSource
 from seriatim.privacy import Pseudonyms
-from seriatim.turn import Claim, Message, inert_label, speaker_label, with_speaker
+from seriatim.turn import Claim, Message, inert_label, speaker_label, with_speaker, words_of
 
 RAW_IDS: Final = frozenset({"discord"})
 """Platforms on which an agent needs the id of the message that it answers, whatever the adapter says."""
@@ -95,7 +95,9 @@ class Speakers:
         """A claim's text as the model reads it; nobody said a wake's."""
         if claim.kind == "wake":
             return claim.text
-        return with_speaker(self.label(speaker_label(claim.source), id_of(claim.source)), words_of(claim))
+        return with_speaker(
+            self.label(speaker_label(claim.source), id_of(claim.source)), words_of(claim.text, claim.media)
+        )
 
     def told(self, message: Message) -> str:
         """A user message of the history as the model reads it."""
@@ -106,11 +108,3 @@ class Speakers:
 def id_of(source: SessionSource) -> str:
     """The stable id of who wrote."""
     return source.user_id_alt or source.user_id or ""
-
-
-def words_of(claim: Claim) -> str:
-    """A claim's text; of one that only carries something, what that is."""
-    if not claim.media or claim.text.strip():
-        return claim.text
-    named = (f"{media.kind}: {inert_label(media.name)}" if media.name else media.kind for media in claim.media)
-    return " ".join(f"[{label}]" for label in named)
