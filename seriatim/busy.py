@@ -13,13 +13,15 @@ from __future__ import annotations
 
 from typing import Final
 
+from seriatim.albums import grouped, quiet_at
 from seriatim.batch import Batch
 from seriatim.breaking import end_running
 from seriatim.effects import WishAnswered
 from seriatim.events import Data
 from seriatim.limits import COMMIT_BYTES_MAX, COMMIT_MESSAGES_MAX
 from seriatim.mail import Inbound
-from seriatim.queueing import authority
+from seriatim.media import blobs_of
+from seriatim.queueing import authority, size_of
 from seriatim.turn import TurnAsks
 
 BUSY: Final = "busy"
@@ -53,10 +55,12 @@ def steer(batch: Batch, m: TurnAsks) -> None:
     given: tuple[tuple[Data, int], ...] = ()
     if running is not None and part is not None and part.open is not None and _may_take(batch):
         ids = state.queue[0].ids
-        given = tuple((state.waiting[i].data, state.waiting[i].time) for i in ids)
+        given = tuple(grouped([(state.waiting[i].data, state.waiting[i].time) for i in ids]))
         batch.lane("inbox/steered", {"ids": list(ids), "turn": running.turn, "generation": running.generation})
         for data, time in given:
-            batch.size += len(data["text"])
+            batch.size += size_of(data)
+            if "media" in data:
+                batch.blobs += tuple(blobs_of(data))
             batch.session("user/message", user_message(running.turn, data, time))
     batch.after.append(WishAnswered(m.generation, m.token, given))
 
@@ -70,7 +74,9 @@ def _may_take(batch: Batch) -> bool:
     told = [state.waiting[i].data for i in running.ids]
     fits = len(told) + len(first.ids) <= COMMIT_MESSAGES_MAX
     fits = fits and sum(len(data["text"]) for data in told) + first.size <= COMMIT_BYTES_MAX
-    return first.kind == "human" and first.auth == authority(told[0]) and fits
+    if first.kind != "human" or first.auth != authority(told[0]) or not fits:
+        return False
+    return quiet_at(batch, first.ids) is None  # an album is handed over whole
 
 
 def user_message(turn: int, data: Data, time: int) -> Data:
@@ -80,4 +86,7 @@ def user_message(turn: int, data: Data, time: int) -> Data:
     name = source.get("user_name") or source.get("user_id")
     if name is not None:
         message["author"] = name
+    for name in ("messageId", "media", "items"):
+        if name in data:
+            message[name] = data[name]
     return message

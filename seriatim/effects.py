@@ -247,7 +247,13 @@ class RestartGateway:
 
 @value
 class WantSlot:
-    """Ask for a turn slot. Internal: leaves nothing."""
+    """Ask for a turn slot. Internal: leaves nothing.
+
+    ``person``: for whose message, "" where it doesn't say; ``resumes``: only for a turn that was interrupted.
+    """
+
+    person: str = ""
+    resumes: bool = False
 
 
 @value

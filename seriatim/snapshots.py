@@ -58,6 +58,8 @@ def lane_snapshot(state: LaneState) -> Data:
         data["approvals"] = list(map(Approval.plain, state.approvals))
     if state.delegations:
         data["delegations"] = list(map(Delegation.plain, state.delegations))
+    if state.notes:
+        data["notes"] = [list(note) for note in state.notes]
     if state.listed:
         data["listed"] = list(state.listed)
     return data
@@ -86,6 +88,7 @@ def lane_from_snapshot(key: str, version: int, data: Data) -> LaneState:
     state.titles = tuple((session, title) for session, title in data.get("titles", ()))
     state.approvals = tuple(Approval(*fields) for fields in data.get("approvals", ()))
     state.delegations = tuple(Delegation(*fields) for fields in data.get("delegations", ()))
+    state.notes = tuple((told, time) for told, time in data.get("notes", ()))
     return state
 
 
