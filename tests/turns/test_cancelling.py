@@ -18,7 +18,7 @@ KINDS = ("async", "plain", "generator", "async generator", "object")
 
 
 class Agents:
-    """An agent of each kind: for "long" it shows "so far" and goes on until it is stopped, else it tells its history."""
+    """An agent of each kind: for "long" it shows "so far" and goes on until stopped, else it tells its history."""
 
     def __init__(self) -> None:
         self.shown = threading.Event()
@@ -85,7 +85,7 @@ class Agents:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_each_kind_of_agent_stops_and_the_next_message_is_whole(kind: str, tmp_path: Path) -> None:
-    """Cancellation belongs to a turn: a message right behind /stop has a full turn of its own, and sees what was said."""
+    """Cancellation belongs to a turn: a message right behind /stop has a full turn, and sees what was said."""
 
     async def scenario() -> None:
         agents = Agents()
