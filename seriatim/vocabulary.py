@@ -83,6 +83,7 @@ _SESSION: Final = (
             "text": "without sender prefix and platform notes",
             "at": "when it was accepted, epoch ms",
             "author?": "display name, else the user's id",
+            "speaker?": "outside direct chats, the stable id of who bears that name",
             "media?": "as in `inbox/accepted`; of an album all of its items",
             "messageId?": "the platform's id of it",
             "note?": "true: word of an edit or a deletion, not a message to answer",

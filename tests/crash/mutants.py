@@ -159,7 +159,7 @@ MUTANTS: Final = (
     Mutant(
         "a message given again is taken for a new one",
         runtime.unique_key,
-        (("if event.message_id is None", "if True"),),
+        (("if event.edit_of is None and event.message_id is None", "if True"),),
         ("given again",),
     ),
     Mutant(
