@@ -224,7 +224,7 @@ class AgentRunner:
 
     def end_delegations(self, lane: str, names: tuple[str, ...]) -> None:
         """See TurnRunner.end_delegations."""
-        self._delegations.end(lane, names)
+        self._delegations.end(names)
 
     def delegations(self, lane: str) -> frozenset[str]:
         """See TurnRunner.delegations."""
@@ -232,7 +232,7 @@ class AgentRunner:
 
     def output(self, lane: str, name: str) -> str:
         """See TurnRunner.output."""
-        return self._delegations.output(lane, name)
+        return self._delegations.output(name)
 
     def evict(self, lane: str) -> int:
         """See TurnRunner.evict."""

@@ -444,6 +444,8 @@ _LANE: Final = (
             "suspended?": "the session that goes on is suspended: true for all messages, false for later ones",
             "resume?": "reason and time (ms) of its mark",
             "titles?": "its sessions' titles",
+            "approvals?": "its turns' questions and their answers",
+            "delegations?": "its background work, which the merge ends",
         },
     ),
     EventType(
