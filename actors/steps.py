@@ -46,6 +46,11 @@ def arguments(given: Any) -> dict[str, Any]:
     return dict(given)
 
 
+def is_tool_name(given: Any) -> bool:
+    """Whether the log can keep it as a tool's name."""
+    return isinstance(given, str) and bool(given) and not mend_text(given)[1]
+
+
 def running_call() -> str | None:
     """The id of the call whose tool runs here, None outside of tools."""
     return _call.get()
@@ -112,7 +117,7 @@ class StepGate:
         if _in_tool.get() is self:
             # It would wait for the step before it, which waits for this very tool.
             raise InvalidInputError("call", "a tool can't call tools of its own turn")
-        if not isinstance(call.name, str) or not call.name or mend_text(call.name)[1]:
+        if not is_tool_name(call.name):
             raise InvalidInputError("name", "the tool's name is needed")
         args = arguments(call.args)
         check_lossless("tool/call", args)
