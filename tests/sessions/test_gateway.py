@@ -13,7 +13,7 @@ import pytest
 
 from seriatim import Gateway, GatewayConfig, MessageEvent, Reply, SessionSource, SessionStore, Turn
 from seriatim.actors.session_files import SESSIONS
-from seriatim.errors import GatewayClosedError, LaneBusyError, StoreUnhealthyError, WrongThreadError
+from seriatim.errors import GatewayClosedError, LaneBusyError, StoreUnhealthyError, WriteUnknownError, WrongThreadError
 from seriatim.turn import Usage
 
 SOURCE = SessionSource("telegram", "1", user_id="7", chat_name="Desk")
@@ -192,6 +192,37 @@ def test_accounts_are_lanes_of_their_own(tmp_path: Path) -> None:
             assert found
 
     run(work())
+
+
+@pytest.mark.parametrize("written", [True, False])
+def test_an_append_whose_lane_dies_is_told_as_unsure(tmp_path: Path, written: bool) -> None:
+    """It is never done twice: the caller is told to look, and sees one message or none; the lane goes on."""
+    errors: list[str] = []
+
+    async def work() -> None:
+        home = tmp_path / "home"
+        async with Gateway(echo, home, on_error=lambda where, error: errors.append(str(error))) as gateway:
+            sessions = gateway.sessions.aio
+            entry = await sessions.get_or_create_session(SOURCE)
+            assert gateway._runtime is not None
+            port: Any = gateway._runtime._port
+            real = port.offer
+
+            def dies(commit: Any, reply_to: Any) -> None:
+                port.offer = real
+                if written:
+                    real(commit, reply_to)
+                raise RuntimeError("the lane dies")
+
+            port.offer = dies
+            with pytest.raises(WriteUnknownError):
+                await sessions.append_to_transcript(entry.session_id, {"role": "user", "content": "x"})
+            assert await told(gateway, "hi") == "none: hi"
+            loaded = await sessions.load_transcript(entry.session_id)
+            assert [message["content"] for message in loaded] == [*(["x"] * written), "hi", "none: hi"]
+
+    run(work())
+    assert errors == ["the lane dies"]
 
 
 def test_a_stopped_gateway_says_so_and_has_written_its_mirror(tmp_path: Path) -> None:
