@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, Literal
 
+import attrs
 from attrs import Factory, frozen
 
 from seriatim.actors.asks import Asks
@@ -26,18 +27,22 @@ from seriatim.actors.slots import TurnSlots
 from seriatim.actors.transcript import History, Transcript
 from seriatim.actors.turns import TurnRunner
 from seriatim.actors.upkeep import Bookmarks, CompactLane, Growth
+from seriatim.albums import grouped
 from seriatim.batch import Now
+from seriatim.budgets import Budgets, person_of
 from seriatim.clock import Clock, Timer
 from seriatim.commits import Commit, Durable, Refused, Unknown
 from seriatim.effects import (
     Ack,
     AckDuplicate,
     Answered,
+    ApprovalDue,
     CancelTurn,
     CompressionWanted,
     CompressSession,
     Deliver,
     DropDelivery,
+    EndDelegations,
     Finished,
     ForgetAgent,
     MoveHere,
@@ -53,6 +58,7 @@ from seriatim.effects import (
     RunTurn,
     SendPart,
     WantSlot,
+    WishAnswered,
 )
 from seriatim.events import Data
 from seriatim.gate import Gate, Out
@@ -61,6 +67,7 @@ from seriatim.lane import LaneState
 from seriatim.ledger import draft_of
 from seriatim.limits import KEYS_REMEMBERED_MAX
 from seriatim.mail import (
+    ApprovalExpired,
     Ask,
     AttemptWanted,
     Bounced,
@@ -76,10 +83,20 @@ from seriatim.mail import (
     SummaryMade,
     TurnBroken,
 )
+from seriatim.media import Media
 from seriatim.model import SessionSource, Target
 from seriatim.outbox import Channel
 from seriatim.shown import Loaded
-from seriatim.turn import Claim, StepOffered, ToolFinished, TurnDelta, TurnEnded, TurnJob
+from seriatim.turn import (
+    Claim,
+    DelegationEnded,
+    StepOffered,
+    ToolFinished,
+    TurnAsks,
+    TurnDelta,
+    TurnEnded,
+    TurnJob,
+)
 
 
 @frozen
@@ -205,6 +222,10 @@ class LanePorts:
     runner: TurnRunner
     slots: TurnSlots
     deliveries: Deliveries
+    budgets: Budgets | None
+    """What people may use; None: as much as they like."""
+    expects: Callable[[str, str], bool]
+    """Whether an item of a lane's album is on its way in."""
     fresh_id: Callable[[], str]
     session_id: Callable[[], str]
     switches: Switches
@@ -259,6 +280,11 @@ class SessionActor(PooledActor):
         self._shown: tuple[Target, int] | None = None
         """To whom it is shown what the turn of that generation does."""
         self._now = Now(0, ports.fresh_id, ports.session_id, self._take_slot, ports.channel, streamed=self._streamed)
+        self._now.output = self._output
+        self._now.started = ports.clock.now_ms()
+        self._now.expects = self._expects_album
+        if ports.budgets is not None:
+            self._now.standing = ports.budgets.standing
 
     # --- mail in ---------------------------------------------------------------------------------------
 
@@ -362,8 +388,19 @@ class SessionActor(PooledActor):
     def _step_came(self, message: StepOffered) -> None:
         self._ports.running.tells(self.key, message.generation, text=bool(message.text))
 
+    def _wish_came(self, message: TurnAsks) -> None:
+        self._ports.running.asks(self.key, message.generation, 1)
+
     def _result_came(self, message: ToolFinished) -> None:
         self._ports.running.tells(self.key, message.generation)
+
+    def _end_came(self, message: TurnEnded) -> None:
+        budgets, usage, running = self._ports.budgets, message.usage, self._gate.durable.running
+        if budgets is None or usage is None or running is None or running.generation != message.generation:
+            return
+        person = person_of(self._gate.durable.waiting[running.ids[0]].data["source"])
+        tokens = usage.total or usage.input + usage.output
+        budgets.spent(person, self._now.time, tokens, usage.estimated_cost_usd)
 
     def _act(self, out: Out) -> None:
         for permit, effect in out.effects:
@@ -400,7 +437,7 @@ class SessionActor(PooledActor):
             why = "another incarnation was meant"
         elif state.running is not None:
             why = "mid-turn"
-        elif state.waiting or state.owed:
+        elif state.waiting or state.owed or state.delegations:
             why = "open work"
         elif not gate.quiescent():
             why = "unflushed"
@@ -434,10 +471,13 @@ class SessionActor(PooledActor):
         if self._granted:
             self._granted -= 1
             return True
-        return self._ports.slots.try_take(self.key)
+        return self._ports.slots.try_take(self.key, self._now.person or self.key)
+
+    def _expects_album(self, album: str) -> bool:
+        return self._ports.expects(self.key, album)
 
     def _want_slot(self, permit: Permit | None, effect: WantSlot) -> None:
-        self._ports.slots.want(self.key, self.own_ref)
+        self._ports.slots.want(self.key, self.own_ref, effect.person or self.key, resumes=effect.resumes)
 
     def _return_slot(self, permit: Permit | None, effect: ReturnSlot) -> None:
         self._ports.running.over(self.key)
@@ -501,6 +541,11 @@ class SessionActor(PooledActor):
 
     def _run_turn(self, permit: Permit | None, effect: RunTurn) -> None:
         assert permit is not None
+        if (budgets := self._ports.budgets) is not None and effect.attempt == 1:
+            person = person_of(effect.claims[0][0]["source"])
+            if person and effect.claims[0][0]["kind"] != "wake":
+                now_ms = self._now.time
+                budgets.began(person, now_ms, budgets.standing(person, now_ms).tell)
         if self._transcript.missing:
             self._unread = effect
             self._read_history()
@@ -534,7 +579,8 @@ class SessionActor(PooledActor):
 
     def _start_turn(self, effect: RunTurn) -> None:
         running = self._ports.running
-        claims = tuple([self._claim(data, time) for data, time in effect.claims])
+        timed = effect.claims if len(effect.claims) < 2 else grouped(effect.claims)
+        claims = tuple([self._claim(data, time) for data, time in timed])
         job = TurnJob(
             self.key,
             effect.session,
@@ -556,6 +602,9 @@ class SessionActor(PooledActor):
             self._show_working(effect.generation)
         self._ports.runner.start(job, partial(self._ports.post, self.key))
 
+    def _output(self, delegation: str) -> str:
+        return self._ports.runner.output(self.key, delegation)
+
     def _history_of(self, effect: RunTurn) -> History:
         if effect.resumed_from is None:
             return self._transcript.before(effect.number)
@@ -573,7 +622,11 @@ class SessionActor(PooledActor):
             if len(sources) >= KEYS_REMEMBERED_MAX:
                 sources.clear()
             known = sources[self.key] = (told, SessionSource.from_dict(told))
-        return Claim(data["id"], data["text"], known[1], data.get("messageId"), time, data["kind"])
+        claim = Claim(data["id"], data["text"], known[1], data.get("messageId"), time, data["kind"])
+        if "media" in data or "items" in data:
+            media = tuple(map(Media.from_data, data.get("media", ())))
+            return attrs.evolve(claim, media=media, items=tuple(data.get("items", ())))
+        return claim
 
     def _cancel_turn(self, permit: Permit | None, effect: CancelTurn) -> None:
         assert permit is not None
@@ -590,6 +643,22 @@ class SessionActor(PooledActor):
     def _proceed(self, permit: Permit | None, effect: Proceed) -> None:
         self._ports.running.goes_on(self.key, effect.generation)
         self._ports.runner.proceed(self.key, effect.generation, (effect.call_id,))
+
+    def _wish_answered(self, permit: Permit | None, effect: WishAnswered) -> None:
+        assert permit is not None
+        self._ports.running.asks(self.key, effect.generation, -1)
+        value = effect.value
+        if type(value) is tuple:
+            value = tuple([self._claim(data, time) for data, time in value])
+        self._ports.runner.answered(self.key, effect.generation, effect.token, value)
+
+    def _approval_due(self, permit: Permit | None, effect: ApprovalDue) -> None:
+        wait_ms = max(0, effect.at - self._now.time)
+        self._ports.clock.call_later(wait_ms, partial(self._ports.post, self.key, ApprovalExpired(effect.id)))
+
+    def _end_delegations(self, permit: Permit | None, effect: EndDelegations) -> None:
+        assert permit is not None
+        self._ports.runner.end_delegations(self.key, effect.ids)
 
     def _deliver(self, permit: Permit | None, effect: Deliver) -> None:
         assert permit is not None
@@ -650,6 +719,9 @@ _LEAVE: Final[dict[type[Any], Callable[[SessionActor, Permit | None, Any], None]
     CancelTurn: SessionActor._cancel_turn,
     ReleaseCalls: SessionActor._release_calls,
     Proceed: SessionActor._proceed,
+    WishAnswered: SessionActor._wish_answered,
+    ApprovalDue: SessionActor._approval_due,
+    EndDelegations: SessionActor._end_delegations,
     Owes: SessionActor._owes,
     Deliver: SessionActor._deliver,
     SendPart: SessionActor._send_part,
@@ -671,12 +743,14 @@ _HEED: Final[dict[type[Any], Callable[[SessionActor, Any], None]]] = {
     SummaryMade: SessionActor._compression_came,
     StepOffered: SessionActor._step_came,
     ToolFinished: SessionActor._result_came,
+    TurnAsks: SessionActor._wish_came,
+    TurnEnded: SessionActor._end_came,
 }
 """What the shell itself takes from mail before the rules decide it."""
 
 # What an ending incarnation still finds in its mailbox and its successor must hear.
 FOR_SUCCESSOR = (
-    *(Inbound, Ask, StepOffered, ToolFinished, TurnEnded, TurnBroken),
+    *(Inbound, Ask, StepOffered, ToolFinished, TurnAsks, TurnEnded, TurnBroken, DelegationEnded, ApprovalExpired),
     *(AttemptWanted, PartSettled, PartFailed, PartAbandoned, Bounced, DraftShown, DraftGone),
 )
 

@@ -43,9 +43,11 @@ _TOLD: Final = (
     ),
     Told(
         "queue",
-        "TEXT",
-        "gives TEXT a turn of its own after the others",
-        "It is never merged with anything, and never displaced.",
+        "[TEXT | cancel N | edit N TEXT | move N M | clear]",
+        "gives TEXT a turn of its own after the others, or shows and changes what waits",
+        "TEXT is never merged with anything, and never displaced. Without a text it lists what waits, by numbers; "
+        "`cancel`, `edit`, `move` and `clear` change what one has said oneself. `-- TEXT` queues what looks like "
+        "one of these.",
     ),
     Told(
         "undo",
@@ -96,6 +98,14 @@ _TOLD: Final = (
         "Running turns may end first; what waits is answered afterwards.",
         operators=True,
     ),
+    Told(
+        "approve",
+        "ID",
+        "allows what a turn asks",
+        "Only those whose message the turn answers, and operators, may; no other word allows anything. Without an ID "
+        "it tells what is asked.",
+    ),
+    Told("deny", "ID", "refuses what a turn asks", "As `approve`. What ends the turn refuses, too."),
     Told("status", "", "tells how things stand", "It reads and changes nothing."),
     Told("help", "[COMMAND]", "tells what there is", "With a command's name it tells more about that one."),
 )

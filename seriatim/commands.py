@@ -9,13 +9,16 @@ from collections.abc import Callable
 from typing import Final
 
 from seriatim.answering import accept_command, answer_command, drop, say
+from seriatim.approvals import approve, deny
 from seriatim.batch import Batch
 from seriatim.breaking import end_running
 from seriatim.catalog import help_text, unknown_text
 from seriatim.compressing import compress_command
+from seriatim.delegations import end_delegations
 from seriatim.inbox import abandon
 from seriatim.mail import Inbound
 from seriatim.operators import restart_command
+from seriatim.queue_commands import queue_command
 from seriatim.resuming import resume_command
 from seriatim.surface_commands import redo_command, retry_command, undo_command
 from seriatim.titles import entitle, title_command, title_of
@@ -27,7 +30,6 @@ DROPPED_TEXT: Final = " What you said meanwhile is dropped."
 NOTHING_TO_STOP_TEXT: Final = "No active task to stop."
 NEW_TEXT: Final = "New conversation."
 NEW_TITLED_TEXT: Final = "New conversation: {}."
-QUEUE_USAGE_TEXT: Final = "Say what to queue: {0}queue TEXT"
 
 
 def parse_command(text: str, prefix: str) -> tuple[str, str] | None:
@@ -47,6 +49,7 @@ def parse_command(text: str, prefix: str) -> tuple[str, str] | None:
 def _new(batch: Batch, m: Inbound) -> None:
     accept_command(batch, m)
     end_running(batch, "new")
+    end_delegations(batch)
     _drop_where(batch, lambda kind: kind != "wake", "reset")
     leave_session(batch)
     batch.bind_new(m.command, "fresh")
@@ -57,11 +60,12 @@ def _new(batch: Batch, m: Inbound) -> None:
 def _stop(batch: Batch, m: Inbound) -> None:
     state = batch.state
     accept_command(batch, m)
-    ran = state.running is not None or bool(state.interrupted)
+    ran = state.running is not None or bool(state.interrupted or state.delegations)
     waited = bool(state.queue) and state.queue[0].kind == "human"
     if not ran:
         _abandon_unsent(batch)
     end_running(batch, "user")
+    end_delegations(batch)
     for held in state.interrupted:
         drop(batch, held.ids, "stop")
     if state.resume_reason is not None:
@@ -106,10 +110,6 @@ def unknown_command(batch: Batch, m: Inbound) -> None:
     say(batch, m, unknown_text(m.prefix, m.command))
 
 
-def _queue_usage(batch: Batch, m: Inbound) -> None:
-    say(batch, m, QUEUE_USAGE_TEXT.format(m.prefix))
-
-
 def _drop_where(batch: Batch, chosen: Callable[[str], bool], reason: str) -> None:
     for held in batch.state.interrupted:
         if chosen(held.kind):
@@ -134,7 +134,7 @@ COMMANDS: Final[dict[str, Callable[[Batch, Inbound], None]]] = {
     "new": _new,
     "reset": _new,
     "stop": _stop,
-    "queue": _queue_usage,  # with a text it is no command but a message with a turn of its own
+    "queue": queue_command,  # with a text it is no command but a message with a turn of its own
     "undo": undo_command,
     "redo": redo_command,
     "retry": retry_command,
@@ -144,4 +144,6 @@ COMMANDS: Final[dict[str, Callable[[Batch, Inbound], None]]] = {
     "restart": restart_command,
     "status": _status,
     "help": _help,
+    "approve": approve,
+    "deny": deny,
 }

@@ -8,12 +8,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+import attrs
+
+from seriatim.albums import album_target, grouped, quiet_at
+from seriatim.approvals import answer_again, approval_expired, approval_wanted
 from seriatim.asking import ask
 from seriatim.batch import Batch
 from seriatim.bots import too_many_bots
+from seriatim.budgets import person_of
+from seriatim.busy import BUSY, interrupt, refuses, steer, user_message
 from seriatim.closers import OpenTurn
 from seriatim.commands import COMMANDS, unknown_command
 from seriatim.compressing import compression_due, is_crowded, summary_made
+from seriatim.delegations import close_lost, delegation_ended, delegation_wanted
 from seriatim.effects import (
     Ack,
     AckDuplicate,
@@ -38,8 +45,8 @@ from seriatim.ledger import (
     part_settled,
     tell_unreached,
 )
-from seriatim.limits import WAITING_MAX
 from seriatim.mail import (
+    ApprovalExpired,
     Ask,
     AttemptWanted,
     Bounced,
@@ -47,6 +54,7 @@ from seriatim.mail import (
     DraftGone,
     DraftShown,
     DrainTimedOut,
+    HoldOver,
     Inbound,
     Mail,
     MoveRefused,
@@ -59,13 +67,26 @@ from seriatim.mail import (
     SummaryMade,
     TurnBroken,
 )
+from seriatim.media import blobs_of
 from seriatim.moving import move_refused
-from seriatim.queueing import authority, entry_of, place, turns_before
+from seriatim.queue_commands import queued_text
+from seriatim.queueing import Place, authority, entry_of, fits, place, size_of, turns_before
 from seriatim.recovery import close_turn, recover, take_up_all, with_shown
 from seriatim.retrying import claims_of, stands_in
+from seriatim.revisions import revise, revision_of
 from seriatim.silence import MARKER_REASON, SILENCE_NOTICE, judged
 from seriatim.stale import is_stale, turn_away
-from seriatim.turn import StepOffered, ToolCall, ToolFinished, TurnEnded
+from seriatim.turn import (
+    Approve,
+    Delegate,
+    DelegationEnded,
+    Steer,
+    StepOffered,
+    ToolCall,
+    ToolFinished,
+    TurnAsks,
+    TurnEnded,
+)
 from seriatim.wakes import drop_left, refuse_pin
 
 FAILED_TEXT: Final = "This message could not be answered: the agent {how}."
@@ -91,8 +112,19 @@ def _inbound(batch: Batch, m: Inbound) -> None:
         return
     if m.event.source.is_bot and too_many_bots(batch, m):
         return
-    waits = not m.command or (m.command == "queue" and bool(m.args))
-    if waits and len(batch.state.waiting) >= WAITING_MAX:
+    edit = None if m.event.edit_of is None else revision_of(batch, m)
+    if edit is not None and edit.how != "turn":
+        if m.key:
+            batch.keys[m.key] = None
+        batch.size += m.size
+        revise(batch, m, edit)
+        return
+    if batch.rules.busy == "refuse" and refuses(batch, m):
+        batch.internal.append(Nack(m.id, BUSY))
+        return
+    queued = queued_text(m.args) if m.command == "queue" else None
+    waits = not m.command or queued is not None
+    if waits and len(batch.state.waiting) >= batch.rules.waiting_max:
         batch.internal.append(Nack(m.id, "queue_full"))
         return
     if m.key:
@@ -102,8 +134,8 @@ def _inbound(batch: Batch, m: Inbound) -> None:
         turn_away(batch, m)
     elif not m.command:
         _accept(batch, m, "wake" if m.event.internal else "human")
-    elif m.command == "queue" and m.args:
-        _accept(batch, m, "queue")
+    elif queued is not None:
+        _accept(batch, m if queued == m.args else attrs.evolve(m, args=queued), "queue")
     else:
         COMMANDS.get(m.command, unknown_command)(batch, m)
         start_next(batch)
@@ -116,7 +148,12 @@ def _accept(batch: Batch, m: Inbound, kind: str) -> None:
         return
     if state.session is None:
         batch.bind_new("first")
-    where = place(state.queue, entry_of(data), batch.rules.collapse)
+    at = None if m.event.album_id is None else album_target(state, data)
+    if at is not None and fits(state.queue[at], entry_of(data)):
+        where: Place = "album"
+        data["kind"] = state.queue[at].kind  # one that began as a /queue item goes on as one
+    else:
+        where = place(state.queue, entry_of(data), batch.rules.collapse)
     if where == "replace":
         older = state.queue[0].ids
         batch.lane("inbox/dropped", {"ids": list(older), "reason": "superseded"})
@@ -124,9 +161,14 @@ def _accept(batch: Batch, m: Inbound, kind: str) -> None:
         where = "slot"
     data["place"] = where
     batch.lane("inbox/accepted", data)
+    if m.event.media:
+        batch.blobs += tuple(blobs_of(data))
     assert state.bound is not None
     before = turns_before(state.queue, m.id, state.running is not None)
-    batch.after.append(Ack(m.id, "merged" if where == "join" else "accepted", state.bound, before))
+    joined = where in ("join", "album")
+    batch.after.append(Ack(m.id, "merged" if joined else "accepted", state.bound, before))
+    if kind == "human" and batch.rules.busy == "interrupt":
+        interrupt(batch, m.id)
     start_next(batch)
 
 
@@ -140,8 +182,25 @@ def start_next(batch: Batch) -> None:
         return
     if state.interrupted or state.queue[0].kind == "wake":
         drop_left(batch)
+    batch.hold_at = None
     claim = _next_claim(batch)
-    if claim is not None and not is_crowded(batch) and batch.take_slot():
+    if claim is None:
+        return
+    if (at := quiet_at(batch, claim[1])) is not None:
+        batch.hold_at = at
+        return
+    kind, ids, held = claim
+    person = person_of(state.waiting[ids[0]].data["source"]) if kind != "wake" else ""
+    tell = ""
+    if batch.rules.budgets and held is None:
+        standing = batch.now.standing(person, batch.time)
+        if standing.wait_until > batch.time:
+            batch.hold_at = standing.wait_until
+            return
+        tell = standing.tell
+    if not is_crowded(batch) and batch.take_slot(person, resumes=held is not None and not state.queue):
+        if tell:
+            batch.owe(tell, reply_target(batch, ids[0]))
         _start(batch, *claim)
 
 
@@ -175,6 +234,7 @@ def _start(batch: Batch, kind: str, ids: tuple[str, ...], held: Running | None) 
     attempt = held.attempt + 1 if held is not None else 1
     boundary, had_activity = state.boundary, state.had_activity
     claims = claims_of(state, ids)
+    notes = state.notes
     again = stands_in(state, ids, session.id) if "again" in claims[0][0] else None
     batch.lane(
         "inbox/claimed",
@@ -198,12 +258,18 @@ def _start(batch: Batch, kind: str, ids: tuple[str, ...], held: Running | None) 
     if "again" in claims[0][0] and resumed_from is not None:
         told = tuple(data["id"] for data, _ in claims)
     batch.session("turn/start", start)
-    for data, time in claims:
-        batch.size += len(data["text"])
-        if data["id"] not in told:  # a resumed turn repeats no user message
-            batch.session("user/message", _user_message(number, data, time))
+    for data, time in notes:
+        batch.session("user/message", {**user_message(number, data, time), "note": True})
+    said = [claim for claim in claims if claim[0]["id"] not in told]  # a resumed turn repeats no user message
+    for data, time in said if len(said) < 2 else grouped(said):
+        batch.size += size_of(data)
+        if "media" in data:
+            batch.blobs += tuple(blobs_of(data))
+        batch.session("user/message", user_message(number, data, time))
     batch.session("step/start", {"turn": number, "step": 1})
-    batch.after.append(RunTurn(session.id, number, generation, attempt, claims, boundary, had_activity, resumed_from))
+    batch.after.append(
+        RunTurn(session.id, number, generation, attempt, claims + notes, boundary, had_activity, resumed_from)
+    )
 
 
 def _lifts_suspension(batch: Batch, kind: str, ids: tuple[str, ...]) -> bool:
@@ -213,15 +279,6 @@ def _lifts_suspension(batch: Batch, kind: str, ids: tuple[str, ...]) -> bool:
         return False
     # A wake, and whatever was accepted before the /stop, still runs in the suspended session.
     return at < 0 or (kind != "wake" and max(state.waiting[i].seq for i in ids) > at)
-
-
-def _user_message(turn: int, data: Data, time: int) -> Data:
-    source = data["source"]
-    message: Data = {"turn": turn, "id": data["id"], "text": data["text"], "at": time}
-    name = source.get("user_name") or source.get("user_id")
-    if name is not None:
-        message["author"] = name
-    return message
 
 
 def _open_turn(batch: Batch, generation: int) -> OpenTurn | None:
@@ -241,6 +298,17 @@ def _step_offered(batch: Batch, m: StepOffered) -> None:
     batch.session("assistant/message", {"turn": turn.number, "step": turn.step, "text": m.text, "calls": asked})
     _record_calls(batch, turn, m.calls)
     batch.after.append(ReleaseCalls(m.generation, tuple(call.id for call in m.calls)))
+
+
+def _turn_asks(batch: Batch, m: TurnAsks) -> None:
+    """What the running agent wants of its lane; nobody waits for the answer of one that is over."""
+    if _open_turn(batch, m.generation) is not None:
+        _WISHES[type(m.wish)](batch, m)
+
+
+def _delegation_ended(batch: Batch, m: DelegationEnded) -> None:
+    delegation_ended(batch, m)
+    start_next(batch)
 
 
 def _record_calls(batch: Batch, turn: OpenTurn, calls: tuple[ToolCall, ...]) -> None:
@@ -266,6 +334,8 @@ def _tool_finished(batch: Batch, m: ToolFinished) -> None:
     data: Data = {"turn": turn.number, "step": turn.step, "id": m.call_id, "content": m.content}
     if m.error:
         data["error"] = True
+    if m.mended:
+        data["mended"] = True
     batch.session("tool/result", data)
     _record_calls(batch, turn, m.next)
     if not turn.calls:
@@ -349,6 +419,10 @@ def _camel(name: str) -> str:
 
 def _recover(batch: Batch, m: Recover) -> None:
     recover(batch, m)
+    if batch.state.approvals:
+        answer_again(batch)
+    if batch.state.delegations:
+        close_lost(batch, m)
     start_next(batch)
 
 
@@ -367,7 +441,7 @@ def _ask(batch: Batch, m: Ask) -> None:
     start_next(batch)
 
 
-def _slot_granted(batch: Batch, m: SlotGranted) -> None:
+def _slot_granted(batch: Batch, m: SlotGranted | HoldOver) -> None:
     start_next(batch)
 
 
@@ -388,14 +462,24 @@ def _quarantine(batch: Batch, m: Quarantine) -> None:
     batch.owe(QUARANTINED_TEXT, to)
 
 
+_WISHES: Final[dict[type[Any], Callable[[Batch, TurnAsks], None]]] = {
+    Steer: steer,
+    Approve: approval_wanted,
+    Delegate: delegation_wanted,
+}
+
 _RULES: Final[dict[type[Any], Callable[[Batch, Any], None]]] = {
     Inbound: _inbound,
     Recover: _recover,
     SlotGranted: _slot_granted,
+    HoldOver: _slot_granted,
     StepOffered: _step_offered,
     ToolFinished: _tool_finished,
     TurnEnded: _turn_ended,
     TurnBroken: _turn_broken,
+    TurnAsks: _turn_asks,
+    DelegationEnded: _delegation_ended,
+    ApprovalExpired: approval_expired,
     AttemptWanted: attempt_wanted,
     PartSettled: part_settled,
     PartFailed: part_failed,

@@ -38,6 +38,7 @@ from seriatim.actors.watchdog import Watchdog
 from seriatim.adapters.base import Adapter, Inbox
 from seriatim.adapters.sender import AdapterSender
 from seriatim.batch import Rules
+from seriatim.budgets import Limits
 from seriatim.clock import Clock
 from seriatim.config import GatewayConfig
 from seriatim.errors import (
@@ -168,7 +169,8 @@ class Opening(abc.ABC):
         """Own the home; make what works without a store."""
         clock = self._clock = self._clock or SystemClock(loop)
         ids = self._ids = self._ids or Ids(clock)
-        self._senders = {adapter: AdapterSender(adapter, loop, self._on_error) for adapter in self.adapters}
+        prefix = self.config.commands.prefix
+        self._senders = {adapter: AdapterSender(adapter, loop, self._on_error, prefix) for adapter in self.adapters}
         notices = self._notices = Notices(clock, ids.fresh)
         for adapter, sender in self._senders.items():
             notices.add(adapter.platform, adapter.account, sender)
@@ -397,10 +399,25 @@ class Opening(abc.ABC):
 
 def settings_of(config: GatewayConfig) -> Settings:
     """What the actors need of the configuration."""
+    told = config.budgets
+    budgets = Limits(
+        window_ms=round(told.window_s * 1000),
+        turns=told.turns,
+        tokens=told.tokens,
+        cost_usd=told.cost_usd,
+        warn_at=told.warn_at,
+        over=told.over,
+        slow_ms=round(told.slow_s * 1000),
+    )
     return Settings(
         keys=config,
         rules=Rules(
             collapse=config.queue.collapse,
+            album_window_ms=config.queue.album_window_ms,
+            budgets=budgets.any,
+            waiting_max=config.queue.waiting_max,
+            edit_running=config.queue.edit_running,
+            edit_after=config.queue.edit_after,
             separate_attempt=config.delivery.separate_attempt,
             stop_suspends=config.commands.stop_suspends,
             freshness_ms=config.agent.gateway_auto_continue_freshness * 1000,
@@ -413,8 +430,12 @@ def settings_of(config: GatewayConfig) -> Settings:
             command_age_ms_max=config.commands.max_age_s * 1000 or None,
             text_age_ms_max=config.admission.max_age_s * 1000 or None,
             partial=config.delivery.partial,
+            busy=config.queue.busy,
+            approval_ms=config.turns.approval_timeout_s * 1000,
         ),
         slots_max=config.turns.concurrency_max,
+        per_user_max=config.turns.per_user_max,
+        budgets=budgets,
         warm_max=config.agent.agent_cache.max_size,
         age_ms_max=config.delivery.max_age_s * 1000,
         dm_without_ids=config.admission.dm_without_ids == "shared",

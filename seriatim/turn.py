@@ -13,6 +13,7 @@ import attrs
 from attrs import Factory, frozen
 
 from seriatim.limits import SPEAKER_CHARS_MAX
+from seriatim.media import Media
 from seriatim.model import SessionSource
 
 if TYPE_CHECKING:
@@ -45,14 +46,20 @@ class Message:
 
 @value
 class Claim:
-    """One accepted message that the turn answers: its inbox id, text and origin."""
+    """One accepted message that the turn answers: its inbox id, text and origin.
+
+    An album is one: ``items`` are the ids of its messages, ``media`` all that they carry, ``text`` their captions.
+    ``kind`` "note": no message to answer, but word of one that was changed or taken back.
+    """
 
     id: str
     text: str
     source: SessionSource
     message_id: str | None
     time: int
-    kind: Literal["human", "queue", "wake"]
+    kind: Literal["human", "queue", "wake", "note"]
+    media: tuple[Media, ...] = ()
+    items: tuple[str, ...] = ()
 
 
 @value
@@ -142,8 +149,8 @@ class StepOffered:
 class ToolFinished:
     """From the runner: one call's result (T3). ``error``: the tool raised; ``content`` says what.
 
-    ``content`` is lossless JSON. ``next``: calls of the step's ``later`` that start with this commit. The
-    agent goes on once it is durable (``TurnRunner.proceed``).
+    ``content`` is lossless JSON (``mended``: as text, or cut, since the result itself can't be kept). ``next``: calls
+    of the step's ``later`` that start with this commit. The agent goes on once it is durable (``TurnRunner.proceed``).
     """
 
     turn: int
@@ -152,6 +159,7 @@ class ToolFinished:
     content: Any
     error: bool = False
     next: tuple[ToolCall, ...] = ()
+    mended: bool = False
 
 
 @frozen
@@ -182,7 +190,54 @@ class TurnEnded:
     detail: str | None = None
 
 
-Told = StepOffered | ToolFinished | TurnDelta | TurnEnded
+@frozen
+class Steer:
+    """Wish for the messages that came in meanwhile; answered with them, they are the turn's from then on."""
+
+
+@frozen
+class Approve:
+    """Wish for a person's leave; answered with True or False, once that is durable."""
+
+    question: str
+
+
+@frozen
+class Delegate:
+    """Wish to start background work of that name; answered with its id once that is durable, None if it may not."""
+
+    name: str
+
+
+Wish = Steer | Approve | Delegate
+
+
+@frozen
+class TurnAsks:
+    """From the runner: the agent wants something of its lane, and waits for ``TurnRunner.answered``.
+
+    ``token`` names the wish in its turn. A question asked again by a later attempt at the turn has the same token.
+    """
+
+    turn: int
+    generation: int
+    token: str
+    wish: Wish
+
+
+DelegationStatus = Literal["completed", "failed", "interrupted"]
+
+
+@frozen
+class DelegationEnded:
+    """From the runner: background work is over. ``output``: what it gave, or had given when it broke off."""
+
+    id: str
+    status: DelegationStatus
+    output: str
+
+
+Told = StepOffered | ToolFinished | TurnDelta | TurnEnded | TurnAsks | DelegationEnded
 
 
 def speaker_label(source: SessionSource) -> str:

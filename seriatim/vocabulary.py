@@ -39,6 +39,7 @@ _INBOX_ID = "id of an accepted message"
 _DELIVERY = "id of the owed reply"
 _PART = "which platform message of it, from 0"
 _CALL = "the call's id, unique in its turn"
+_WORK = "id of the background work"
 
 EXTRA: Final = "further fields of a message that a host appended"
 
@@ -82,6 +83,10 @@ _SESSION: Final = (
             "text": "without sender prefix and platform notes",
             "at": "when it was accepted, epoch ms",
             "author?": "display name, else the user's id",
+            "media?": "as in `inbox/accepted`; of an album all of its items",
+            "messageId?": "the platform's id of it",
+            "note?": "true: word of an edit or a deletion, not a message to answer",
+            "items?": "of an album: the ids of its messages, in the platform's order",
             "extra?": EXTRA,
         },
         surface=True,
@@ -136,6 +141,7 @@ _SESSION: Final = (
             "step": _STEP,
             "id": _CALL,
             "content": "any JSON; for a synthetic one what the model is told",
+            "mended?": "true: what JSON can't carry, or a log can't hold, is told as text, or cut",
             "error?": "true: the tool raised, or there is no result",
             "outcome?": "of a synthetic result: `unknown` (recorded, may have run) or `not started` (only asked for)",
             "synthetic?": "true: no tool gave it; it closes a turn that was cut off",
@@ -183,8 +189,8 @@ _LANE: Final = (
         "A message is taken in. From here on it gets exactly one of answered, merged, dropped.",
         {
             "id": _INBOX_ID,
-            "kind": "human, queue, wake or command",
-            "place": "slot, join (into the entry it finds), tail, or none (commands)",
+            "kind": "human, queue, wake, command or edit",
+            "place": "slot, join (into the entry it finds), album (into that of its album), tail, or none (commands)",
             "text": "as authored; a command's arguments",
             "source": "where it came from: the fields of SessionSource that aren't at their default",
             "account?": "the bot account that received it",
@@ -193,6 +199,10 @@ _LANE: Final = (
             "receivedAt?": "when the platform had it, epoch ms",
             "door?": "receipt: the host takes the answer from the receipt, nothing is owed",
             "command?": "its name, without prefix",
+            "album?": "the platform's id of the album that it is an item of",
+            "media?": "what it carries: a list of `{kind, url?, blob?, name?, mime?, caption?, size?}`",
+            "editOf?": "the platform's id of the earlier message that says this now",
+            "deleted?": "true: that message was taken back",
             "asks?": "of a retry: accepted data of the questions that it asks again; `at`: when they were accepted",
             "asksTurn?": "of a retry: number of the turn that they stand in",
             "asksSession?": "of a retry: the session of that turn",
@@ -220,8 +230,8 @@ _LANE: Final = (
         "The message's outcome: it had a turn or was a command.",
         {
             "id": _INBOX_ID,
-            "by": "turn or command",
-            "end": "how that ended: completed, failed, aborted or timeout",
+            "by": "turn, command or edit",
+            "end": "how that ended: completed, failed, aborted, timeout; of an edit replaced, removed, noted, ignored",
         },
     ),
     EventType(
@@ -250,7 +260,18 @@ _LANE: Final = (
         "inbox/edited",
         "lane",
         "A waiting message says something else; it keeps its place.",
-        {"id": _INBOX_ID, "text": "what it says from here on"},
+        {
+            "id": _INBOX_ID,
+            "text": "what it says from here on",
+            "media?": "what it carries from here on",
+            "by?": "id of the accepted edit; absent where the host or a command changed it",
+        },
+    ),
+    EventType(
+        "inbox/noted",
+        "lane",
+        "The next turn is told of an edit or a deletion.",
+        {"id": "id of the accepted edit", "text": "what it is told"},
     ),
     EventType(
         "queue/moved",
@@ -431,6 +452,51 @@ _LANE: Final = (
         {"reason": "restart_interrupted, shutdown_timeout, …", "at?": "of an imported record: since when, epoch ms"},
     ),
     EventType("resume/cleared", "lane", "Taken up, or given up.", {}),
+    EventType(
+        "inbox/steered",
+        "lane",
+        "The running turn takes waiting messages over; from here on they share its end.",
+        {"ids": "the messages", "turn": _TURN, "generation": "the turn's"},
+    ),
+    EventType(
+        "approval/asked",
+        "lane",
+        "A turn asks its people for leave, and waits. Asked once, however often the turn is run again.",
+        {
+            "id": "what people name it by",
+            "claim": "the turn's first message",
+            "token": "names the question in its turn",
+            "question": "as the people read it",
+        },
+    ),
+    EventType(
+        "approval/resolved",
+        "lane",
+        "The question has its answer.",
+        {
+            "id": "the question's",
+            "answer": "approved or denied",
+            "by": "a person's id, host, timeout, or how the turn ended",
+        },
+    ),
+    EventType(
+        "delegation/started",
+        "lane",
+        "A turn's background work begins.",
+        {
+            "id": _WORK,
+            "name": "what it is",
+            "session": "the session's id",
+            "turn": _TURN,
+            "origin": "where its end is told: source, account, door of the message that the turn answers",
+        },
+    ),
+    EventType(
+        "delegation/ended",
+        "lane",
+        "The background work is over; a wake tells its session.",
+        {"id": _WORK, "status": "completed, failed or interrupted"},
+    ),
     EventType(
         "turn/late",
         "lane",

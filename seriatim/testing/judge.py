@@ -261,6 +261,10 @@ class _Lane:
         self.turns = 0
         self.undecided = 0
         self.aborted = False
+        self.asked: set[tuple[str, str]] = set()
+        self.works: set[str] = set()
+        self.told_of = 0
+        self.steered = False
         self.session = ""
         self.stopped_at: int | None = None
         self.passed_on: list[str] = []
@@ -279,6 +283,11 @@ class _Lane:
                 method(event)
         if self.aborted:
             self.wrong.append("a turn was aborted and nobody asked for it")
+        if self.works:
+            self.wrong.append(f"background work never ended: {self.works}")
+        wakes = sum(message.text.startswith("[delegation ") for message in self.messages.values())
+        if wakes != self.told_of:
+            self.wrong.append(f"{self.told_of} pieces of background work have ended, {wakes} wakes tell of it")
         if self.undecided:
             self.wrong.append(f"{self.undecided} answers without owed or none")
 
@@ -344,6 +353,13 @@ class _Lane:
         elif self.stopped_at is None:
             self.stopped_at = -1 if event.data["reason"] == "interrupted" else event.seq
 
+    def _queue_moved(self, event: Event) -> None:
+        """Its order is no longer that of arrival, unless the first wake comes before what isn't one."""
+        moved = self.messages[event.data["id"]]
+        earlier = [m for m in self.messages.values() if m.kind == "wake" and m.seq < moved.seq]
+        if moved.kind != "wake" or event.data["to"] or any(not m.ends and not m.claims for m in earlier):
+            self.steered = True
+
     def _inbox_claimed(self, event: Event) -> None:
         claimed = [self.messages[inbox_id] for inbox_id in event.data["ids"]]
         self.turns += 1
@@ -353,7 +369,7 @@ class _Lane:
         for message in claimed:
             if message.ends:
                 self.wrong.append(f"{message.id} is claimed after its end")
-            if not message.claims and any(
+            if not (message.claims or self.steered) and any(
                 other.seq < message.seq
                 and not other.claims
                 and not other.ends
@@ -369,16 +385,41 @@ class _Lane:
         if self.stopped_at is not None and kinds != {"wake"} and max(m.seq for m in claimed) > self.stopped_at:
             self.wrong.append("a message accepted after /stop runs in the stopped session")
 
+    def _inbox_steered(self, event: Event) -> None:
+        for inbox_id in event.data["ids"]:
+            message = self.messages[inbox_id]
+            if message.ends or message.claims or message.kind != "human":
+                self.wrong.append(f"{message.kind} {inbox_id} is steered into a turn")
+            message.claims.append(self.session)
+
+    def _approval_asked(self, event: Event) -> None:
+        self.undecided += 1  # the question itself
+        name = (event.data["claim"], event.data["token"])
+        if name in self.asked:
+            self.wrong.append(f"{name[1]} was asked twice")
+        self.asked.add(name)
+
+    def _delegation_started(self, event: Event) -> None:
+        self.works.add(event.data["id"])
+
+    def _delegation_ended(self, event: Event) -> None:
+        self.works.remove(event.data["id"])
+        self.told_of += 1
+
     def _inbox_answered(self, event: Event) -> None:
         message = self.messages[event.data["id"]]
         message.ends.append(f"answered {event.data['end']}")
+        if event.data["by"] == "edit":
+            return  # it says nothing, and nothing is owed for it
         self.undecided += 1
         if message.command in ("new", "reset", "stop"):
             self.aborted = False
         elif self.aborted:
             self.wrong.append("a turn was aborted and nobody asked for it")
         if event.data["end"] == "aborted":
-            self.aborted = True
+            # Asked for by a command that is answered next, or by the message that was accepted right before.
+            latest = next(reversed(self.messages.values()))
+            self.aborted = latest.kind != "human" or latest is message
         if event.data["by"] == "turn":
             self.in_a_row = 0
         if message.command in ("new", "reset"):

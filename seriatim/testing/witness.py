@@ -51,8 +51,11 @@ class Witness:
         self.results: set[tuple[str, str]] = set()
         self.attempts: Counter[tuple[str, int]] = Counter()
         self.owed: set[str] = set()
+        self.works: set[str] = set()
+        self.over: set[str] = set()
+        self.steered: set[str] = set()
         self.heads: dict[str, int] = {}
-        self._said: dict[str, list[tuple[int, str]]] = {}
+        self._said: dict[str, list[tuple[int, str | None, str]]] = {}
         self._waiting: dict[str, set[str]] = {}
         self._counts: dict[str, Counter[str]] = {}
         self._incarnations: dict[LogId, int] = {}
@@ -117,11 +120,13 @@ class Witness:
             case "lane/merged":
                 self._move(owner, data)
             case "user/message" | "assistant/message":
-                self._said.setdefault(owner, []).append((data["turn"], data["text"]))
+                said = (data["turn"], data["text"], data["id"] if "at" in data else "")
+                self._said.setdefault(owner, []).append(said)
             case "tool/call":
                 self.calls.add((owner, data["id"]))
             case "tool/result":
                 self.results.add((owner, data["id"]))
+                self._said.setdefault(owner, []).append((data["turn"], None, ""))
             case "delivery/owed":
                 self.owed.add(data["id"])
                 if data.get("attempt"):
@@ -129,6 +134,18 @@ class Witness:
                     self.attempts.update((data["id"], part) for part in range(first))
             case "delivery/attempt":
                 self.attempts[data["id"], data["part"]] += 1
+            case _:
+                self._take_other(event)
+
+    def _take_other(self, event: Event) -> None:
+        data = event.data
+        match event.type:
+            case "delegation/started":
+                self.works.add(data["id"])
+            case "delegation/ended":
+                self.over.add(data["id"])
+            case "inbox/steered":
+                self.steered.update(data["ids"])
             case _:
                 pass
 
@@ -177,9 +194,18 @@ class Witness:
         self._effects.started[name] += 1
 
     def begins(self, job: TurnJob) -> None:
-        """A turn's agent sees the conversation for the first time: it is what the log holds."""
+        """A turn's agent sees the conversation for the first time: it is what the log holds.
+
+        What the turn itself is to answer, and nobody has answered at an attempt before, is not part of it.
+        """
         told = [message.text for message in job.history if message.role != "tool"]
-        known = [text for turn, text in self._said.get(job.session, ()) if turn < job.number]
+        said = [told for told in self._said.get(job.session, ()) if told[0] < job.number]
+        if job.resumed_from is not None:
+            # What is asked again, with nothing done about it yet, stands in the turn itself.
+            again = {inbox_id for claim in job.claims for inbox_id in (claim.id, *claim.items)}
+            while said and said[-1][2] in again:
+                del said[-1]
+        known = [text for _, text, _ in said if text is not None]
         self.checked["history_is_the_log"] += 1
         if told != known:
             self._complain(f"{job.lane}: turn {job.generation} sees {told}, the log says {known}")
@@ -193,6 +219,18 @@ class Witness:
         """An agent goes on with the results of calls."""
         durable = {call for _, call in self.results}.issuperset(calls)
         self._law_2(durable, f"{lane}: the agent went on before the results of {calls} were durable")
+
+    def answers(self, lane: str, value: Any) -> None:
+        """An agent gets what it asked of its lane: background work begins, or messages are its own."""
+        if isinstance(value, str):
+            self._law_2(value in self.works, f"{lane}: background work began before its start was durable")
+        elif isinstance(value, tuple):
+            ids = {claim.id for claim in value}
+            self._law_2(ids <= self.steered, f"{lane}: {ids} were handed over before that was durable")
+
+    def ends_work(self, names: tuple[str, ...]) -> None:
+        """Background work is stopped from outside."""
+        self._law_2(self.over.issuperset(names), f"{names} were stopped before their end was durable")
 
     def runs(self, ran: Ran) -> None:
         """A tool runs."""
