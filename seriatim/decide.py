@@ -186,10 +186,10 @@ def start_next(batch: Batch) -> None:
     claim = _next_claim(batch)
     if claim is None:
         return
-    if (at := quiet_at(batch, claim[1])) is not None:
-        batch.hold_at = at
-        return
     kind, ids, held = claim
+    if (at := quiet_at(batch, ids if held is None else ids[len(held.ids) :])) is not None:
+        batch.hold_at = at  # an album that was claimed before takes no more items
+        return
     person = person_of(state.waiting[ids[0]].data["source"]) if kind != "wake" else ""
     tell = ""
     if batch.rules.budgets and held is None:

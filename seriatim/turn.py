@@ -259,3 +259,11 @@ def inert_label(name: str, chars_max: int = SPEAKER_CHARS_MAX) -> str:
 def with_speaker(label: str, text: str) -> str:
     """A message as the model reads it in a shared conversation: ``[label] text``."""
     return f"[{label}] {text}"
+
+
+def words_of(text: str, media: Sequence[Media]) -> str:
+    """A message where only text goes: its own, or in brackets what it carries, where it says nothing itself."""
+    if not media or text.strip():
+        return text
+    named = (f"{item.kind}: {inert_label(item.name)}" if item.name else item.kind for item in media)
+    return " ".join(f"[{label}]" for label in named)

@@ -243,6 +243,8 @@ class _Message:
     """The session of each claim."""
     moved: bool = False
     """Came with another lane, so its place in this log isn't its place in line."""
+    album: str = ""
+    """It stands with the other items of that, wherever they stand."""
 
 
 class _Lane:
@@ -304,6 +306,7 @@ class _Lane:
             data.get("door") == "receipt",
             authority(data),
             seq,
+            album=data.get("album", ""),
         )
         return message
 
@@ -364,7 +367,8 @@ class _Lane:
         claimed = [self.messages[inbox_id] for inbox_id in event.data["ids"]]
         self.turns += 1
         kinds = {message.kind for message in claimed}
-        if len(claimed) > 1 and kinds != {"human"}:
+        one_album = len({message.album for message in claimed}) == 1 and claimed[0].album
+        if len(claimed) > 1 and kinds != {"human"} and not one_album:
             self.wrong.append(f"a turn claims {sorted(kinds)} together")
         for message in claimed:
             if message.ends:
@@ -374,7 +378,7 @@ class _Lane:
                 and not other.claims
                 and not other.ends
                 and other not in claimed
-                and not (other.moved or message.moved)
+                and not (other.moved or message.moved or message.album)
                 for other in self.messages.values()
                 if other.kind == message.kind and (other.authority == message.authority or message.kind == "queue")
             ):
@@ -431,7 +435,7 @@ class _Lane:
         for inbox_id in event.data["ids"]:
             message = self.messages[inbox_id]
             message.ends.append("merged")
-            if message.kind != "human":
+            if message.kind != "human" and not message.album:
                 self.wrong.append(f"{message.kind} {inbox_id} was merged")
 
     def _inbox_dropped(self, event: Event) -> None:
@@ -513,7 +517,7 @@ def _check_replies(ground: Ground, lane: _Lane) -> None:
     for message in lane.messages.values():
         if message.by_receipt:
             continue
-        echoed = message.kind != "command" and ground.echoed(message.text)
+        echoed = message.kind not in ("command", "edit") and ground.echoed(message.text)
         if message.ends == ["answered completed"] and echoed and message.text not in texts:
             ground.complain(f"{message.text!r} was answered without a word of it")
         if "dropped interrupted" in message.ends and GIVEN_UP_TEXT.format(times=INTERRUPTIONS_MAX) not in texts:

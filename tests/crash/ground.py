@@ -77,7 +77,17 @@ class Ground:
         number = sum(1 for taken in self.scenario.script[: self.done] if isinstance(taken, Say))
         source = SessionSource(platform=Platform("fake"), chat_id=step.chat, user_id=f"u{step.chat}")
         text = step.text.replace("?", self._asked())
-        self.platform.post(MessageEvent(text, source, account="fake", message_id=f"in{number}", internal=step.wake))
+        self.platform.post(
+            MessageEvent(
+                text,
+                source,
+                account="fake",
+                message_id=f"in{number}",
+                internal=step.wake,
+                album_id=step.album,
+                edit_of=step.edit_of,
+            )
+        )
 
     def _asked(self) -> str:
         """The id of the question that arrived last."""

@@ -90,6 +90,11 @@ SCENARIOS: Final = (
         ),
         seeds=(1, 2),
     ),
+    Scenario(
+        "an album", (Say("one", album="a"), Say("two", album="a"), Say("three"), Say("four", album="a")), seeds=(1, 2)
+    ),
+    Scenario("edits", (Say("never one"), Say("two", "running"), Say("TWO", edit_of="in2"), Say("/stop", "quiet"))),
+    Scenario("an edit of what is over", (Say("one"), Say("ONE", "quiet", edit_of="in1"), Say("two", "quiet"))),
     Scenario("two news and an order", (Say("one"), Say("/new", "running"), Say("two"), Say("/new"), Say("three"))),
     Scenario("other commands", (Say("/status"), Say("one"), Say("/help", "running"), Say("/nonsense"), Say("/queue"))),
     Scenario("one tool", (Say("tool one"),), seeds=(1, 2)),

@@ -63,6 +63,23 @@ def test_a_host_sees_what_people_did(tmp_path: Path) -> None:
     run(work())
 
 
+def test_a_transcript_that_is_written_back_is_the_same(tmp_path: Path) -> None:
+    """What a platform's message had besides its text survives a rewrite of what was loaded."""
+
+    async def work() -> None:
+        async with Gateway(echo, tmp_path / "home") as gateway:
+            await (await gateway.accept(event("hi", message_id="42"))).answered()
+            sessions = gateway.sessions.aio
+            [entry] = await sessions.list_sessions()
+            loaded = await sessions.load_transcript(entry.session_id)
+            assert loaded[0]["message_id"] == "42"
+            assert await sessions.rewrite_transcript(entry.session_id, loaded)
+            again = await sessions.load_transcript(entry.session_id)
+            assert [{**m, "timestamp": ""} for m in again] == [{**m, "timestamp": ""} for m in loaded]
+
+    run(work())
+
+
 def test_what_a_host_does_the_agent_sees(tmp_path: Path) -> None:
     """A reset is a fresh boundary for the next turn, a suspension a suspended one, an append is history."""
     histories: list[list[str]] = []
