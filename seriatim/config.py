@@ -7,8 +7,8 @@ understood is refused with its dotted key; nothing is accepted and then ignored.
 
 Keys keep the names that gateways of this kind already use. They come with the work that obeys them, so these are
 unknown keys until then: ``agent.agent_cache.idle_ttl_secs`` and ``.memory_high_mb``
-(eviction by age and by memory pressure), ``queue.busy`` other than "queue",
-``privacy.*``, and the timer settings of old configurations, which will be taken as inert and named in one warning.
+(eviction by age and by memory pressure), ``privacy.*``, and the timer settings of old configurations, which will be
+taken as inert and named in one warning.
 """
 
 from __future__ import annotations
@@ -134,6 +134,9 @@ class TurnsConfig:
     per_user_max: int = setting(
         0, whole(0, 100_000), doc="Of these, turns of one person, over all their lanes; 0: as many as there are."
     )
+    approval_timeout_s: int = setting(
+        3600, whole(0), doc="Seconds after which a turn's question to its people counts as refused; 0: never."
+    )
 
 
 @attrs.frozen(kw_only=True)
@@ -176,7 +179,12 @@ class QueueConfig:
     edit_after: Literal["ignore", "note", "turn"] = setting(
         "note", choice("ignore", "note", "turn"), doc="The same of a message that has been answered."
     )
-    busy: Literal["queue"] = setting("queue", choice("queue"), doc="A busy lane's follow-up waits for the next turn.")
+    busy: Literal["queue", "interrupt", "steer", "refuse"] = setting(
+        "queue",
+        choice("queue", "interrupt", "steer", "refuse"),
+        doc='A busy lane\'s follow-up waits ("queue"), breaks the running turn off ("interrupt"), is handed to an '
+        'agent that asks for it ("steer"; else it waits), or is refused ("refuse").',
+    )
 
 
 @attrs.frozen(kw_only=True)

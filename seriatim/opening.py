@@ -169,7 +169,8 @@ class Opening(abc.ABC):
         """Own the home; make what works without a store."""
         clock = self._clock = self._clock or SystemClock(loop)
         ids = self._ids = self._ids or Ids(clock)
-        self._senders = {adapter: AdapterSender(adapter, loop, self._on_error) for adapter in self.adapters}
+        prefix = self.config.commands.prefix
+        self._senders = {adapter: AdapterSender(adapter, loop, self._on_error, prefix) for adapter in self.adapters}
         notices = self._notices = Notices(clock, ids.fresh)
         for adapter, sender in self._senders.items():
             notices.add(adapter.platform, adapter.account, sender)
@@ -427,6 +428,8 @@ def settings_of(config: GatewayConfig) -> Settings:
             command_age_ms_max=config.commands.max_age_s * 1000 or None,
             text_age_ms_max=config.admission.max_age_s * 1000 or None,
             partial=config.delivery.partial,
+            busy=config.queue.busy,
+            approval_ms=config.turns.approval_timeout_s * 1000,
         ),
         slots_max=config.turns.concurrency_max,
         per_user_max=config.turns.per_user_max,

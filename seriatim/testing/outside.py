@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -72,8 +73,18 @@ class Outside:
             self.say(source, pick("word", ("/new", "/reset")))
         elif what < 0.92:
             self.say(source, pick("word", ("/status", "/help", "/what", "/queue")))
+        elif what < 0.96:
+            self.say(source, f"{pick('word', ('/approve', '/deny'))} {self._last_asked()}")
         else:
             self.say(source, "plain wake", wake=True)
+
+    def _last_asked(self) -> str:
+        """The id of the question that arrived last, if one did."""
+        for got in reversed(self.platform.received):
+            found = re.search(r"/approve (\S+)", got.out.text)
+            if found is not None:
+                return found[1]
+        return "1-1"
 
     def say(self, source: SessionSource, text: str, *, wake: bool = False) -> None:
         """Somebody writes ``text``; a number behind it tells it from others."""

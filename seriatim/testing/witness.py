@@ -51,6 +51,9 @@ class Witness:
         self.results: set[tuple[str, str]] = set()
         self.attempts: Counter[tuple[str, int]] = Counter()
         self.owed: set[str] = set()
+        self.works: set[str] = set()
+        self.over: set[str] = set()
+        self.steered: set[str] = set()
         self.heads: dict[str, int] = {}
         self._said: dict[str, list[tuple[int, str | None, str]]] = {}
         self._waiting: dict[str, set[str]] = {}
@@ -132,6 +135,18 @@ class Witness:
             case "delivery/attempt":
                 self.attempts[data["id"], data["part"]] += 1
             case _:
+                self._take_other(event)
+
+    def _take_other(self, event: Event) -> None:
+        data = event.data
+        match event.type:
+            case "delegation/started":
+                self.works.add(data["id"])
+            case "delegation/ended":
+                self.over.add(data["id"])
+            case "inbox/steered":
+                self.steered.update(data["ids"])
+            case _:
                 pass
 
     def _move(self, lane: str, data: Data) -> None:
@@ -179,7 +194,10 @@ class Witness:
         self._effects.started[name] += 1
 
     def begins(self, job: TurnJob) -> None:
-        """A turn's agent sees the conversation for the first time: it is what the log holds."""
+        """A turn's agent sees the conversation for the first time: it is what the log holds.
+
+        What the turn itself is to answer, and nobody has answered at an attempt before, is not part of it.
+        """
         told = [message.text for message in job.history if message.role != "tool"]
         said = [told for told in self._said.get(job.session, ()) if told[0] < job.number]
         if job.resumed_from is not None:
@@ -201,6 +219,18 @@ class Witness:
         """An agent goes on with the results of calls."""
         durable = {call for _, call in self.results}.issuperset(calls)
         self._law_2(durable, f"{lane}: the agent went on before the results of {calls} were durable")
+
+    def answers(self, lane: str, value: Any) -> None:
+        """An agent gets what it asked of its lane: background work begins, or messages are its own."""
+        if isinstance(value, str):
+            self._law_2(value in self.works, f"{lane}: background work began before its start was durable")
+        elif isinstance(value, tuple):
+            ids = {claim.id for claim in value}
+            self._law_2(ids <= self.steered, f"{lane}: {ids} were handed over before that was durable")
+
+    def ends_work(self, names: tuple[str, ...]) -> None:
+        """Background work is stopped from outside."""
+        self._law_2(self.over.issuperset(names), f"{names} were stopped before their end was durable")
 
     def runs(self, ran: Ran) -> None:
         """A tool runs."""
