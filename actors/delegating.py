@@ -33,7 +33,8 @@ class Planned:
 class _Work:
     """One piece of work that runs: what generators give as they go, and whether it was ended."""
 
-    def __init__(self) -> None:
+    def __init__(self, lane: str) -> None:
+        self.lane = lane
         self.cancelled = threading.Event()
         self.texts: list[str] = []
         self.task: asyncio.Task[None] | None = None
@@ -55,7 +56,7 @@ class Delegations:
         self._loop = loop
         self._report = report
         self._planned: dict[tuple[str, int, str], Planned] = {}
-        self._works: dict[tuple[str, str], _Work] = {}
+        self._works: dict[str, _Work] = {}
         self._closed = False
 
     def plan(self, lane: str, generation: int, token: str, planned: Planned) -> None:
@@ -72,13 +73,13 @@ class Delegations:
         planned = self._planned.pop((lane, generation, token), None)
         if planned is None or name is None or self._closed:
             return
-        work = self._works[lane, name] = _Work()
-        work.task = self._loop.create_task(self._run(lane, name, work, planned))
+        work = self._works[name] = _Work(lane)
+        work.task = self._loop.create_task(self._run(name, work, planned))
 
-    def end(self, lane: str, names: tuple[str, ...]) -> None:
-        """Stop work whose end is durable already; it is heard no more. Unknown names are ignored."""
+    def end(self, names: tuple[str, ...]) -> None:
+        """Stop work whose end is durable already, whoever its lane is now; it is heard no more. Others are ignored."""
         for name in names:
-            work = self._works.pop((lane, name), None)
+            work = self._works.pop(name, None)
             if work is not None:
                 work.cancelled.set()
                 if work.task is not None:
@@ -86,20 +87,19 @@ class Delegations:
 
     def live(self, lane: str) -> frozenset[str]:
         """The ids of the lane's work that goes on."""
-        return frozenset(name for where, name in self._works if where == lane)
+        return frozenset(name for name, work in self._works.items() if work.lane == lane)
 
-    def output(self, lane: str, name: str) -> str:
+    def output(self, name: str) -> str:
         """What the work has given so far; "" for unknown work."""
-        work = self._works.get((lane, name))
+        work = self._works.get(name)
         return "" if work is None else work.output
 
     def close(self) -> None:
         """The process ends: stop everything and tell nothing; the next start finds what was open."""
         self._closed = True
-        for lane, name in list(self._works):
-            self.end(lane, (name,))
+        self.end(tuple(self._works))
 
-    async def _run(self, lane: str, name: str, work: _Work, planned: Planned) -> None:
+    async def _run(self, name: str, work: _Work, planned: Planned) -> None:
         try:
             if is_async(planned.fn):
                 made = planned.fn(**planned.args)
@@ -115,8 +115,8 @@ class Delegations:
             self._report("delegation", exc)
             output = work.output
             ended = DelegationEnded(name, "failed", f"{output}\n{error_text(exc)}" if output else error_text(exc))
-        if self._works.get((lane, name)) is work:
-            del self._works[lane, name]
+        if self._works.get(name) is work:
+            del self._works[name]
             planned.tell(ended)
 
 

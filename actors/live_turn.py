@@ -15,6 +15,7 @@ from seriatim.events import mend_text
 from seriatim.limits import DELEGATIONS_MAX, QUESTION_CHARS_MAX, REPLY_BYTES_MAX
 from seriatim.media import Media
 from seriatim.model import SessionSource
+from seriatim.prompts import Prompts, Speakers, id_of
 from seriatim.turn import (
     Approve,
     Boundary,
@@ -25,7 +26,6 @@ from seriatim.turn import (
     TurnDelta,
     TurnJob,
     speaker_label,
-    with_speaker,
     words_of,
 )
 
@@ -55,6 +55,7 @@ class Turn:
         gate: StepGate,
         wishes: Wishes | None = None,
         background: tuple[Delegations, Tell] | None = None,
+        prompts: Prompts | None = None,
     ) -> None:
         self._job = job
         self._outlet = outlet
@@ -62,9 +63,11 @@ class Turn:
         self._background = background
         self._wishes = Wishes(job, outlet) if wishes is None else wishes
         self.cancelled = StopFlag()
+        self._prompts = prompts or Prompts()
+        self._speakers: Speakers | None = None
         self.events: tuple[Claim, ...] = job.claims
         self.media: tuple[Media, ...] = tuple(media for claim in job.claims for media in claim.media)
-        self.text: str = text_of(job)
+        self.text: str = self._text()
         self.source: SessionSource = job.claims[0].source
         self.session: str = job.session
         self.history: Sequence[Message] = job.history
@@ -84,6 +87,39 @@ class Turn:
     def speaker(self) -> str:
         """The first speaker's label: one short inert line."""
         return speaker_label(self.source)
+
+    @property
+    def speaker_handle(self) -> str:
+        """The first speaker's handle: the same at each of their messages in this lane, and no id of theirs."""
+        return self._prompts.handle(self._job.lane, id_of(self.source))
+
+    @property
+    def model_text(self) -> str:
+        """``text`` as a model should read it: with the note of the message's id where the platform's tools need it."""
+        return self.text + self._prompts.note(self.source, self.events[0].message_id)
+
+    def context_prompt(self) -> str:
+        """The block for the system prompt: where this is, who speaks, what can be reached (gateway seed §9).
+
+        Its bytes stay the same for as long as these facts do.
+        """
+        return self._prompts.context(self.source)
+
+    def told(self, message: Message) -> str:
+        """A message of the history as a model should read it: in a shared session with its sender's prefix."""
+        if not self.shared or message.role != "user":
+            return message.text
+        return self._who().told(message)
+
+    def _text(self) -> str:
+        job = self._job
+        return "\n".join(map(self._who().said, job.claims)) if job.shared else text_of(job)
+
+    def _who(self) -> Speakers:
+        if self._speakers is None:
+            job = self._job
+            self._speakers = Speakers.of(self._prompts, job.lane, job.claims, job.history)
+        return self._speakers
 
     def emit(self, delta: str) -> None:
         """Show a piece of the reply while it is being made. Shown at best; only the returned reply counts.
@@ -181,14 +217,7 @@ def _begun(name: str | None) -> str:
 
 
 def text_of(job: TurnJob) -> str:
-    """The claims' texts joined by newlines, with sender prefixes where the session is shared; nobody said a wake's."""
-    if not job.shared:
-        if len(job.claims) == 1:
-            return words_of(job.claims[0].text, job.claims[0].media)
-        return "\n".join(words_of(claim.text, claim.media) for claim in job.claims)
-    return "\n".join(
-        claim.text
-        if claim.kind == "wake"
-        else with_speaker(speaker_label(claim.source), words_of(claim.text, claim.media))
-        for claim in job.claims
-    )
+    """The claims' words joined by newlines, as authored."""
+    if len(job.claims) == 1:
+        return words_of(job.claims[0].text, job.claims[0].media)
+    return "\n".join(words_of(claim.text, claim.media) for claim in job.claims)

@@ -34,6 +34,7 @@ from seriatim.actors.waits import Asker, running_turn
 from seriatim.actors.warm import Warm, WarmAgents
 from seriatim.actors.wishes import Wishes
 from seriatim.errors import InvalidInputError, TurnCancelledError
+from seriatim.prompts import Prompts
 from seriatim.turn import Message, TurnEnded, TurnJob
 
 _log = logging.getLogger("seriatim.turns")
@@ -111,13 +112,19 @@ class _Running:
     """One turn that runs: its way out, its gate and its task."""
 
     def __init__(
-        self, job: TurnJob, tell: Tell, loop: asyncio.AbstractEventLoop, report: Report, delegations: Delegations
+        self,
+        job: TurnJob,
+        tell: Tell,
+        loop: asyncio.AbstractEventLoop,
+        report: Report,
+        delegations: Delegations,
+        prompts: Prompts,
     ) -> None:
         self.job = job
         self.outlet = Outlet(tell, report)
         self.gate = StepGate(job, self.outlet, loop)
         self.wishes = Wishes(job, self.outlet)
-        self.turn = Turn(job, self.outlet, self.gate, self.wishes, (delegations, tell))
+        self.turn = Turn(job, self.outlet, self.gate, self.wishes, (delegations, tell), prompts)
         self.why: str | None = None
         self.shutdown = False
         self.task: asyncio.Task[None] | None = None
@@ -163,6 +170,8 @@ class AgentRunner:
         self._warm = None if agent_factory is None else WarmAgents(loop, agent_factory, self._report)
         self._summaries = Summaries(loop, agent, self._warm, self._report)
         self._closed = False
+        self.prompts = Prompts()
+        """What turns tell their agents of places and people."""
 
     @property
     def late(self) -> int:
@@ -177,7 +186,7 @@ class AgentRunner:
     def start(self, job: TurnJob, tell: Tell) -> None:
         """See TurnRunner.start."""
         name = (job.lane, job.generation)
-        running = _Running(job, tell, self._loop, self._report, self._delegations)
+        running = _Running(job, tell, self._loop, self._report, self._delegations, self.prompts)
         if self._closed or self._loop.is_closed():
             running.outlet.end(endings.interrupted(job, "the runner is closed"))
         elif name in self._running:
@@ -215,7 +224,7 @@ class AgentRunner:
 
     def end_delegations(self, lane: str, names: tuple[str, ...]) -> None:
         """See TurnRunner.end_delegations."""
-        self._delegations.end(lane, names)
+        self._delegations.end(names)
 
     def delegations(self, lane: str) -> frozenset[str]:
         """See TurnRunner.delegations."""
@@ -223,7 +232,7 @@ class AgentRunner:
 
     def output(self, lane: str, name: str) -> str:
         """See TurnRunner.output."""
-        return self._delegations.output(lane, name)
+        return self._delegations.output(name)
 
     def evict(self, lane: str) -> int:
         """See TurnRunner.evict."""

@@ -89,4 +89,10 @@ def user_message(turn: int, data: Data, time: int) -> Data:
     for name in ("messageId", "media", "items"):
         if name in data:
             message[name] = data[name]
+    if source["chat_type"] != "dm" and source.get("user_name") and (speaker := _speaker(source)):
+        message["speaker"] = speaker  # a name alone doesn't tell two people apart
     return message
+
+
+def _speaker(source: Data) -> str | None:
+    return source.get("user_id_alt") or source.get("user_id")

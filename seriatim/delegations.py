@@ -57,10 +57,14 @@ def end_delegations(batch: Batch) -> bool:
 
 
 def close_lost(batch: Batch, m: Recover) -> None:
-    """Background work that died with its process: told as interrupted, never begun anew."""
-    for work in batch.state.delegations:
-        if work.id not in m.delegations:
-            _end(batch, work, "interrupted", "")
+    """Background work that died with its process, or whose lane has become another's: told as interrupted, never begun
+    anew.
+    """
+    lost = [work for work in batch.state.delegations if work.id not in m.delegations]
+    for work in lost:
+        _end(batch, work, "interrupted", "")
+    if lost:
+        batch.after.append(EndDelegations(tuple(work.id for work in lost)))
 
 
 def _end(batch: Batch, work: Delegation, status: str, output: str) -> None:

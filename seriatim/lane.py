@@ -636,6 +636,8 @@ def _merged_lanes(state: LaneState, data: Data, event: Event) -> None:
     else:
         waiting = map(Waiting.of, data["waiting"])
         absorb(state, event, waiting, map(Running.of, data["interrupted"]), map(Owed.of, data["owed"]))
+        state.approvals += tuple(Approval(*fields) for fields in data.get("approvals", ()))
+        state.delegations += tuple(Delegation(*fields) for fields in data.get("delegations", ()))
         if "session" in data:
             state.session = SessionPart(data["session"])
             state.facts = Facts(origin=state.facts.origin)

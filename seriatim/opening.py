@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import abc
 import asyncio
+import hmac
 import itertools
 import logging
 import os
@@ -41,6 +42,7 @@ from seriatim.batch import Rules
 from seriatim.budgets import Limits
 from seriatim.clock import Clock
 from seriatim.config import GatewayConfig
+from seriatim.context import PII_SAFE
 from seriatim.errors import (
     CorruptionError,
     GatewayClosedError,
@@ -51,6 +53,8 @@ from seriatim.errors import (
     StoreUnhealthyError,
 )
 from seriatim.limits import SPOOL_RETRY_MS
+from seriatim.model import Platform
+from seriatim.prompts import Prompts
 from seriatim.storage.contract import Store
 from seriatim.storage.home import Home
 from seriatim.storage.spool import Spool, look
@@ -248,6 +252,8 @@ class Opening(abc.ABC):
         runtime = self._runtime
         assert runtime is not None
         self._store, self._unopened = opened.store, None
+        if self._runner is not None:
+            self._runner.prompts = prompts_of(self.config, self.adapters, opened.store_id)
         runtime.begin(opened.store.reader)
         for adapter, sender in self._senders.items():
             able = adapter.capabilities
@@ -395,6 +401,19 @@ class Opening(abc.ABC):
             await asyncio.sleep(ADAPTER_RETRY_S[min(failures, len(ADAPTER_RETRY_S)) - 1])
 
 
+def prompts_of(config: GatewayConfig, adapters: Sequence[Adapter], store_id: str) -> Prompts:
+    """What turns tell their agents. The installation's secret is the store's id, which nobody outside it knows."""
+    return Prompts(
+        group_sessions_per_user=config.group_sessions_per_user,
+        thread_sessions_per_user=config.thread_sessions_per_user,
+        connected=tuple(dict.fromkeys(Platform(adapter.platform) for adapter in adapters)),
+        home_channels=config.home_channels,
+        redact=config.privacy.redact_pii,
+        secret=hmac.digest(b"pseudonyms", store_id.encode(), "sha256"),
+        safe=PII_SAFE | {adapter.platform for adapter in adapters if adapter.capabilities.pii_safe},
+    )
+
+
 def settings_of(config: GatewayConfig) -> Settings:
     """What the actors need of the configuration."""
     told = config.budgets
@@ -435,6 +454,7 @@ def settings_of(config: GatewayConfig) -> Settings:
         per_user_max=config.turns.per_user_max,
         budgets=budgets,
         warm_max=config.agent.agent_cache.max_size,
+        idle_ms=config.agent.agent_cache.idle_ttl_secs * 1000,
         age_ms_max=config.delivery.max_age_s * 1000,
         dm_without_ids=config.admission.dm_without_ids == "shared",
         silence_ms=config.agent.gateway_timeout * 1000,

@@ -83,6 +83,7 @@ _SESSION: Final = (
             "text": "without sender prefix and platform notes",
             "at": "when it was accepted, epoch ms",
             "author?": "display name, else the user's id",
+            "speaker?": "outside direct chats, the stable id of who bears that name",
             "media?": "as in `inbox/accepted`; of an album all of its items",
             "messageId?": "the platform's id of it",
             "note?": "true: word of an edit or a deletion, not a message to answer",
@@ -443,6 +444,8 @@ _LANE: Final = (
             "suspended?": "the session that goes on is suspended: true for all messages, false for later ones",
             "resume?": "reason and time (ms) of its mark",
             "titles?": "its sessions' titles",
+            "approvals?": "its turns' questions and their answers",
+            "delegations?": "its background work, which the merge ends",
         },
     ),
     EventType(

@@ -229,8 +229,8 @@ class ScriptedRunner:
 
     def end_delegations(self, lane: str, names: tuple[str, ...]) -> None:
         """See TurnRunner.end_delegations."""
-        for name in names:
-            self._works.pop((lane, name), None)
+        for name in [name for name in self._works if name[1] in names]:
+            del self._works[name]
 
     def delegations(self, lane: str) -> frozenset[str]:
         """See TurnRunner.delegations."""

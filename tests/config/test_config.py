@@ -35,6 +35,7 @@ compress_above_tokens = 100000
 compress_keep_turns = 3
 [agent.agent_cache]
 max_size = 2
+idle_ttl_secs = 60
 
 [turns]
 concurrency_max = 3
@@ -80,6 +81,12 @@ on_unavailable = "spool"
 drain_s = 0.5
 on_restart = "exit"
 watchdog_s = 5
+
+[privacy]
+redact_pii = true
+[home_channels]
+telegram = "-100"
+irc = {chat_id = "#bots", name = "Bots"}
 
 [adapters.irc]
 type = "irc"

@@ -14,8 +14,9 @@ from seriatim.actors.supervisor import PassivateLane
 from seriatim.batch import Rules
 from seriatim.effects import Deliver, EndDelegations, RunTurn, WishAnswered
 from seriatim.limits import DELEGATIONS_MAX
-from seriatim.turn import Delegate, DelegationEnded, TurnAsks
+from seriatim.turn import Approve, Delegate, DelegationEnded, TurnAsks
 from tests.core.bench import Bench
+from tests.core.test_merging import beside, check_told_alike, merged
 from tests.gateway.bots import bot, run, until
 
 
@@ -260,3 +261,33 @@ def test_a_lane_with_background_work_is_not_put_to_rest(tmp_path: Path) -> None:
             await until(lambda: "[delegation 'dig': completed] true" in world.platform.texts())
 
     run(scenario())
+
+
+def test_background_work_of_a_merged_lane_is_told_in_the_other() -> None:
+    """A lane that becomes another's takes its work along: it is ended there, and its end told there."""
+    one = Bench()
+    other = beside(one)
+    other.said("do it")
+    other.tell(TurnAsks(1, 1, "1 delegate", Delegate("dig")))
+    other.answer()
+    pair = merged(one, other)
+    check_told_alike(one, other, pair)
+    [work] = pair.lane.delegations
+    one.forget()
+    one.now.draining = False
+    one.start()
+    assert [end.ids for end in one.all(EndDelegations)] == [(work.id,)]
+    assert wakes(one) == ["[delegation 'dig': interrupted]"]
+
+
+def test_an_open_question_follows_a_merged_lane() -> None:
+    """What an interrupted turn has asked is open in the lane that takes it over."""
+    one = Bench()
+    other = beside(one)
+    other.said("do it")
+    other.tell(TurnAsks(1, 1, "1 approve", Approve("May I?")))
+    other.now.draining = True
+    other.start()
+    pair = merged(one, other)
+    check_told_alike(one, other, pair)
+    assert [asked.question for asked in pair.lane.approvals] == ["May I?"]
