@@ -126,6 +126,8 @@ class Runtime:
         """Called on the writer's thread when that changes."""
         self.on_routed: Callable[[str], object] = lambda key: None
         """Called on the lanes' thread with the key of a lane that is bound to another session than before."""
+        self.on_counted: Callable[[str, int], object] = lambda lane, count: None
+        """Called on the lanes' thread with a lane's interruptions in a row, as durable."""
         self.on_restart: Callable[[], object] = lambda: None
         """Called on the lanes' thread when an operator has asked for a restart, durably."""
         self._port: CommitPort | None = None
@@ -369,6 +371,7 @@ class Runtime:
             on_error=self._on_error,
             routed=lambda key: self.on_routed(key),  # noqa: PLW0108  (as restart, below)
             touched=self.warm.touched,
+            counted=lambda lane, count: self.on_counted(lane, count),  # noqa: PLW0108  (as below)
             restart=lambda: self.on_restart(),  # noqa: PLW0108  (whoever hears of it is named later)
         )
 

@@ -70,6 +70,7 @@ from seriatim.mail import (
     PartAbandoned,
     PartFailed,
     PartSettled,
+    Recover,
     SlotGranted,
     SummaryMade,
     TurnBroken,
@@ -218,6 +219,8 @@ class LanePorts:
     running: RunningTurns
     touched: Callable[[str, int], None]
     """Called when a turn starts, with the lane's key and its warm bytes: feeds the cache's order."""
+    counted: Callable[[str, int], object]
+    """Called with the lane's key when it begins, and when its count of interruptions in a row has changed."""
     restart: Callable[[], object]
     """Called when an operator's command to start the gateway anew is durable."""
     sources: dict[str, tuple[Data, SessionSource]] = Factory(dict)
@@ -244,6 +247,7 @@ class SessionActor(PooledActor):
         self._timer: Timer | None = None
         self._timer_at = 0
         self._over = False
+        self._counted = 0
         self._calm: Literal["", "wanted", "told mid-turn", "calm", "halting"] = ""
         self._unread: RunTurn | None = None
         """The turn that waits for its history."""
@@ -341,6 +345,11 @@ class SessionActor(PooledActor):
 
     # --- what the gate says ----------------------------------------------------------------------------
 
+    def _count(self, message: Recover | None = None) -> None:
+        """Tell how often in a row the lane's turn was interrupted, as durable."""
+        self._counted = self._gate.durable.interruptions
+        self._ports.counted(self.key, self._counted)
+
     def _slot_came(self, message: SlotGranted) -> None:
         self._granted += 1
 
@@ -401,8 +410,10 @@ class SessionActor(PooledActor):
             self._ports.supervisor.signal(Stay(self.key, gate.incarnation, why))
 
     def _keep(self, events: int) -> None:
-        """Ask for checkpoints, and for a compaction, where a log has grown that far. Between commits only."""
+        """Tell and keep what has changed: count, checkpoints, a compaction of a log that has grown. Between commits."""
         ports, marks, state = self._ports, self._bookmarks, self._gate.durable
+        if state.interruptions != self._counted:
+            self._count()
         if checkpoints := marks.due(state, events):
             ports.writer.keep(checkpoints)
         if (wish := marks.compaction(state, ports.growth)) is not None:
@@ -645,6 +656,7 @@ _LEAVE: Final[dict[type[Any], Callable[[SessionActor, Permit | None, Any], None]
     Routed: SessionActor._routed,
 }
 _HEED: Final[dict[type[Any], Callable[[SessionActor, Any], None]]] = {
+    Recover: SessionActor._count,
     SlotGranted: SessionActor._slot_came,
     CompressionDue: SessionActor._compression_came,
     SummaryMade: SessionActor._compression_came,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -129,14 +130,14 @@ def take_over(store: Store, folder: Path, keys: KeySettings, clock: NowMs, ids: 
     return taken
 
 
-def open_with_mirror(home: Home, keys: KeySettings, clock: NowMs, ids: Ids) -> Store:
-    """Open the home's database; where it is new, with what an older system's ``sessions.json`` tells.
+def open_with_mirror(open_store: Callable[[], Store], folder: Path, keys: KeySettings, clock: NowMs, ids: Ids) -> Store:
+    """Open a home's database; where it is new, with what an older system's ``sessions.json`` in ``folder`` tells.
 
-    Raises as SqliteStore.
+    Raises what ``open_store`` raises, and StoreError.
     """
-    store = SqliteStore(home.database)
+    store = open_store()
     try:
-        take_over(store, home.folder, keys, clock, ids)
+        take_over(store, folder, keys, clock, ids)
     except BaseException:
         store.close()
         raise
@@ -171,7 +172,8 @@ class StandaloneHome:
         self.routed: Callable[[str], object] = lambda key: None
         self._home = Home.own(folder)
         try:
-            self._store = open_with_mirror(self._home, config, clock, ids)
+            opener = partial(SqliteStore, self._home.database)
+            self._store = open_with_mirror(opener, folder, config, clock, ids)
         except BaseException:
             self._home.close(clean=False)
             raise

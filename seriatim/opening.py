@@ -20,6 +20,7 @@ import attrs
 
 from seriatim.actors.calling import entry_of
 from seriatim.actors.clockwork import SystemClock
+from seriatim.actors.counts import RestartCounts
 from seriatim.actors.dispatch import LoopDispatcher, PinnedDispatcher
 from seriatim.actors.entries import Entries
 from seriatim.actors.ids import Ids
@@ -52,6 +53,7 @@ from seriatim.limits import SPOOL_RETRY_MS
 from seriatim.storage.contract import Store
 from seriatim.storage.home import Home
 from seriatim.storage.spool import Spool, look
+from seriatim.storage.sqlite import SqliteStore
 
 _log = logging.getLogger("seriatim.gateway")
 
@@ -120,6 +122,7 @@ class Opening(abc.ABC):
         self._watchdog = Watchdog(self._overdue)
         self._owns_process = False
         self._owns_thread = False
+        self._counts: RestartCounts | None = None
         self._found: Mapping[str, Any] = {}
         self._start_over = asyncio.Event()
         self._dispatchers: tuple[PinnedDispatcher, ...] = ()
@@ -206,7 +209,8 @@ class Opening(abc.ABC):
         open_store = self._open_store
         if open_store is None:
             assert self._home is not None
-            open_store = partial(open_with_mirror, self._home, self.config, self._clock, self._ids)
+            opener = partial(SqliteStore, self._home.database)
+            open_store = partial(open_with_mirror, opener, self.home, self.config, self._clock, self._ids)
         writer, reader = self._dispatchers = (PinnedDispatcher("seriatim-store"), PinnedDispatcher("seriatim-reader"))
         runner = self._runner = AgentRunner(
             loop, self._answer, self._agent_factory, self._on_error, ends_with_tasks=not self._owns_thread
@@ -224,6 +228,10 @@ class Opening(abc.ABC):
         )
         runtime.on_store = lambda trouble: loop.call_soon_threadsafe(self._on_store, trouble)
         runtime.on_restart = self._on_restart
+        if self._home is not None and self._counts is None:
+            self._counts = RestartCounts(self._home.folder, self._clock, self._on_error)
+        if self._counts is not None:
+            runtime.on_counted = self._counts.noted
         ready: asyncio.Future[Opened] = loop.create_future()
 
         def told(result: Opened | BaseException) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Literal, Self
 
+from seriatim.actors.calling import on_thread
 from seriatim.actors.runtime import Runtime
 from seriatim.actors.watchdog import dump_stacks
 from seriatim.errors import InvalidInputError, StopOverdueError, WrongThreadError
@@ -162,6 +163,8 @@ class Stopping(Opening):
             self._on_error("stop", TimeoutError(f"the actors did not end within {SETTLE_S_MAX:.0f} s"))
             return False
         clean = clean and self._failure is None
+        if self._counts is not None:
+            await asyncio.wrap_future(on_thread("seriatim-mirror", self._counts.flush))
         if self._home is not None:
             self._home.close(clean=clean)
         return clean

@@ -29,19 +29,38 @@ def make(session):
     return Agent()
 """
 
+MAIN = """
+import sys
+from seriatim.adapters import registry
+from seriatim.model import Platform, SessionSource
+
+class Named(registry.TerminalAdapter):
+    def __init__(self, *arguments, **named):
+        super().__init__(*arguments, **named)
+        self._source = SessionSource(Platform(self.platform), "terminal", "dm", user_id="root")
+
+registry.TerminalAdapter = Named
+
+if __name__ == "__main__":
+    from seriatim.cli import main
+    sys.exit(main(["serve"]))
+"""
+"""Who types at this terminal has a name on it, as people on other platforms have."""
+
 
 class Served:
-    """Made and started in ``folder``; several may be made on the same one. ``settings``: more lines of its file."""
+    """Made and started in ``folder``; several may be made on the same one. ``settings``: lines of its file."""
 
     def __init__(self, folder: Path, settings: str = "[stop]\ndrain_s = 0.2\n") -> None:
         self.home = folder / "home"
         (folder / "served_agents.py").write_text(AGENTS)
         (folder / "seriatim.toml").write_text(
-            f'home = "{self.home}"\n[agent]\nfactory = "served_agents:make"\n'
-            f'{settings}[adapters.term]\ntype = "terminal"\nprompt = ""\n'
+            f'home = "{self.home}"\n{settings}\n[agent]\nfactory = "served_agents:make"\n'
+            '[adapters.term]\ntype = "terminal"\nprompt = ""\n'
         )
+        (folder / "served.py").write_text(MAIN)
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "seriatim", "serve"],
+            [sys.executable, "served.py"],
             cwd=folder,
             env=environment(),
             stdin=subprocess.PIPE,

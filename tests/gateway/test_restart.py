@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from seriatim import Gateway, Turn
+from seriatim.actors import counts as counting
 from seriatim.config import StopConfig
 from seriatim.storage import home as homes
+from seriatim.storage.mirror import read_mirror
 
-from .bots import Bot, bot, echo, event, run
+from .bots import Bot, bot, echo, event, run, until
 
 
 async def attempt(turn: Turn) -> str:
@@ -117,3 +120,55 @@ def test_a_turn_that_is_alone_on_a_loop_of_our_own_fails_when_it_is_cancelled(tm
 
     assert (bad.outcome, bad.reason) == ("answered", "failed")
     assert good.text == "echo good"
+
+
+def counts(home: Path) -> Any:
+    """What the mirror says."""
+    return read_mirror(home / counting.FILE)
+
+
+def test_the_mirror_tells_interruptions_in_a_row(tmp_path: Path) -> None:
+    """It counts up with each interruption and is empty again when the turn has been answered; it is of the seed's form,
+    key to count.
+    """
+
+    async def waits_for_two() -> Any:
+        async def long(turn: Turn) -> str:
+            await asyncio.Event().wait()
+            return ""
+
+        async with bot(long, tmp_path, stop=StopConfig(drain_s=0.0)) as it:
+            await until(lambda: it.health["turns_running"])
+
+        return counts(tmp_path)
+
+    assert run(interrupted(tmp_path)) is False
+    assert run(waits_for_two()) == {"agent:main:fake:dm:1": 1}
+    assert run(waits_for_two()) == {"agent:main:fake:dm:1": 2}
+    run(answered_at_last(tmp_path))
+    assert counts(tmp_path) == {}
+
+
+async def answered_at_last(home: Path) -> list[str]:
+    """A life in which the interrupted turn is answered."""
+    async with bot(echo, home) as it:
+        return await it.heard(1)
+
+
+@pytest.mark.parametrize(
+    "text", ["", '{"agent:main', "[]", '{"agent:main:fake:dm:1": "3", "x": true, "y": -1, "z": 99}', "\0" * 64]
+)
+def test_a_bad_counter_file_counts_as_none(tmp_path: Path, caplog: pytest.LogCaptureFixture, text: str) -> None:
+    """B56: empty, truncated, of another form or from the future: a warning, and the start goes on as if there were
+    none; nobody is suspended for what a file says.
+    """
+    assert run(interrupted(tmp_path)) is False
+    (tmp_path / counting.FILE).write_text(text)
+    os.utime(tmp_path / counting.FILE, (2**33, 2**33))
+
+    with caplog.at_level(logging.WARNING, "seriatim.mirror"):
+        said = run(answered_at_last(tmp_path))
+
+    assert said == ["echo long"]
+    assert counting.FILE in caplog.text
+    assert counts(tmp_path) == {}
