@@ -10,6 +10,7 @@ from seriatim.actors.steps import Step, StepGate
 from seriatim.errors import InvalidInputError
 from seriatim.events import mend_text
 from seriatim.limits import REPLY_BYTES_MAX
+from seriatim.media import Media
 from seriatim.model import SessionSource
 from seriatim.turn import (
     Boundary,
@@ -17,6 +18,7 @@ from seriatim.turn import (
     Message,
     TurnDelta,
     TurnJob,
+    inert_label,
     speaker_label,
     with_speaker,
 )
@@ -27,6 +29,7 @@ class Turn:
 
     ``text``: what the turn answers, its messages joined by newlines; in a shared session each with a
     ``[name] `` prefix. ``events``: the same messages one by one, as authored, each with its own source.
+    ``media``: all that they carry.
     ``source`` and ``speaker``: origin and label of the first. ``session``: session id. ``history``: what was
     said before, oldest first. ``boundary``: "fresh" or "suspended" on the first turn after a conversation
     boundary. ``had_activity``: the conversation before that boundary held turns. ``number``: of the turn
@@ -45,6 +48,7 @@ class Turn:
         self._gate = gate
         self.cancelled = StopFlag()
         self.events: tuple[Claim, ...] = job.claims
+        self.media: tuple[Media, ...] = tuple(media for claim in job.claims for media in claim.media)
         self.text: str = text_of(job)
         self.source: SessionSource = job.claims[0].source
         self.session: str = job.session
@@ -99,9 +103,17 @@ def text_of(job: TurnJob) -> str:
     """The claims' texts joined by newlines, with sender prefixes where the session is shared; nobody said a wake's."""
     if not job.shared:
         if len(job.claims) == 1:
-            return job.claims[0].text
-        return "\n".join(claim.text for claim in job.claims)
+            return _words(job.claims[0])
+        return "\n".join(map(_words, job.claims))
     return "\n".join(
-        claim.text if claim.kind == "wake" else with_speaker(speaker_label(claim.source), claim.text)
+        claim.text if claim.kind == "wake" else with_speaker(speaker_label(claim.source), _words(claim))
         for claim in job.claims
     )
+
+
+def _words(claim: Claim) -> str:
+    """Its text; of one that only carries something, what that is."""
+    if not claim.media or claim.text.strip():
+        return claim.text
+    named = (f"{media.kind}: {inert_label(media.name)}" if media.name else media.kind for media in claim.media)
+    return " ".join(f"[{label}]" for label in named)

@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
+from hashlib import sha256
 from typing import Any
 
 import attrs
@@ -35,14 +38,17 @@ from seriatim.actors.upkeep import Growth, UpkeepActor
 from seriatim.actors.warden import CacheWardenActor, Crowded, WarmLanes
 from seriatim.aliases import ALIASES, Alias, AliasTable
 from seriatim.batch import Rules
+from seriatim.budgets import Budgets, Limits, person_of
 from seriatim.clock import Clock
 from seriatim.commands import parse_command
 from seriatim.commits import Hot
+from seriatim.effects import MoveHere
 from seriatim.errors import ActorError, StoreUnhealthyError
 from seriatim.events import LogId
 from seriatim.keys import KeySettings, canonical_key, escape_part
+from seriatim.limits import MEDIA_WEIGHT
 from seriatim.mail import Ask, DrainTimedOut, Inbound
-from seriatim.model import MessageEvent
+from seriatim.model import MessageEvent, SessionSource
 from seriatim.storage.contract import Store, StoreReader
 
 _log = logging.getLogger("seriatim.runtime")
@@ -68,6 +74,8 @@ class Settings:
     age_ms_max: int
     dm_without_ids: bool
     growth: Growth = Factory(Growth)
+    per_user_max: int = 0
+    budgets: Limits = Factory(Limits)
     silence_ms: int = 0
 
 
@@ -107,9 +115,12 @@ class Runtime:
         self.runner = runner
         self.receipts = Receipts(runner)
         self.asks = Asks()
+        self.expected: Counter[tuple[str, str]] = Counter()
+        """Items of albums (lane, album) that are on their way in."""
         self.deliveries = Deliveries()
         self.directory = Directory()
-        self.slots = TurnSlots(settings.slots_max)
+        self.slots = TurnSlots(settings.slots_max, settings.per_user_max)
+        self.budgets = Budgets(settings.budgets) if settings.budgets.any else None
         self.running = RunningTurns(clock, settings.silence_ms, self.directory.post)
         self.switches = Switches()
         self.aliases = AliasTable()
@@ -250,20 +261,38 @@ class Runtime:
             return receipt
         key = key or unique_key(event)  # by the id that the platform gave, whatever it means by now
         command, args = "", ""
-        if not event.internal:
+        if not event.internal and event.edit_of is None:
             found = parse_command(event.text, prefix)
             if found is not None:
                 command, args = found
+        if self.budgets is not None and not command and not event.internal and event.edit_of is None:
+            person = person_of(event.source.to_dict())
+            if self.budgets.blocks(person, self.clock.now_ms()):
+                self.receipts.refuse(inbox_id, "over_budget")
+                return receipt
         if self.aliases:
             event = self._readdressed(event)
         by_receipt = not self.deliveries.serves(event.source.platform.name, event.account)
         wave = self.switches.wave
-        message = Inbound(inbox_id, key, event, len(event.text), command, args, by_receipt, prefix, wave)
+        size = len(event.text) + MEDIA_WEIGHT * len(event.media)
+        message = Inbound(inbox_id, key, event, size, command, args, by_receipt, prefix, wave)
         try:
             self.directory.submit(lane, message)
         except ActorError:
             self.receipts.refuse(inbox_id, "lane_busy")
         return receipt
+
+    @contextmanager
+    def expecting(self, source: SessionSource, account: str, album: str) -> Iterator[None]:
+        """While the block lasts, an item of this album is being made ready: its turn waits for it, within bounds."""
+        name = canonical_key(source, self.settings.keys, account), album
+        self.expected[name] += 1
+        try:
+            yield
+        finally:
+            self.expected[name] -= 1
+            if not self.expected[name]:
+                del self.expected[name]
 
     def ask(self, lane: str, question: Any, done: Done) -> None:
         """Ask a lane, live or not, in order with its other mail; ``done`` is called once."""
@@ -296,6 +325,11 @@ class Runtime:
     def move_session(self, order: MoveSession) -> None:
         """Bind a session to another lane; see ``MoveSession``."""
         self._supervisor.signal(order)
+
+    def _move_here(self, key: str, effect: MoveHere) -> None:
+        self.move_session(
+            MoveSession(effect.session, key, "resume", effect.expected, command=effect.command, text=effect.text)
+        )
 
     def turn_away(self) -> None:
         """What was accepted so far and no lane has decided yet is refused: whoever offers it keeps it, in its order."""
@@ -358,6 +392,8 @@ class Runtime:
             runner=self.runner,
             slots=self.slots,
             deliveries=self.deliveries,
+            budgets=self.budgets,
+            expects=lambda lane, album: self.expected[lane, album] > 0,
             fresh_id=self.ids.fresh,
             session_id=self.ids.session,
             switches=self.switches,
@@ -371,6 +407,7 @@ class Runtime:
             on_error=self._on_error,
             routed=lambda key: self.on_routed(key),  # noqa: PLW0108  (as restart, below)
             touched=self.warm.touched,
+            move=self._move_here,
             counted=lambda lane, count: self.on_counted(lane, count),  # noqa: PLW0108  (as below)
             restart=lambda: self.on_restart(),  # noqa: PLW0108  (whoever hears of it is named later)
         )
@@ -432,12 +469,19 @@ def refusal_of(event: MessageEvent, settings: Settings) -> str | None:
 
 
 def unique_key(event: MessageEvent) -> str:
-    """By what a message is known for ever; "" where its platform gave no id."""
-    if event.message_id is None:
+    """By what a message is known for ever; "" where its platform gave no id.
+
+    Of an edit: the message that it changes, when, and what it says then, since platforms give it under the old id.
+    """
+    if event.edit_of is None and event.message_id is None:
         return ""
     source = event.source
     # Platforms number messages within a chat, whatever thread they show it in. Where a chat has no id, its other
     # side stands for it; a scope keeps equal ids apart, as it does for lanes.
     chat = source.chat_id or f"user {source.user_id_alt or source.user_id or ''}"
-    parts = (source.platform.name, event.account, source.guild_id or "", chat, event.message_id)
-    return "inbound:" + ":".join(map(escape_part, parts))
+    parts = (source.platform.name, event.account, source.guild_id or "", chat)
+    if event.edit_of is not None:
+        said = "deleted" if event.deleted else sha256(event.text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+        at = event.message_id if event.message_id not in (None, event.edit_of) else str(event.received_at or "")
+        return "edit:" + ":".join(map(escape_part, (*parts, event.edit_of, at or "", said)))
+    return "inbound:" + ":".join(map(escape_part, (*parts, event.message_id or "")))

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, Literal
 
+import attrs
 from attrs import Factory, frozen
 
 from seriatim.actors.asks import Asks
@@ -26,7 +27,9 @@ from seriatim.actors.slots import TurnSlots
 from seriatim.actors.transcript import History, Transcript
 from seriatim.actors.turns import TurnRunner
 from seriatim.actors.upkeep import Bookmarks, CompactLane, Growth
+from seriatim.albums import grouped
 from seriatim.batch import Now
+from seriatim.budgets import Budgets, person_of
 from seriatim.clock import Clock, Timer
 from seriatim.commits import Commit, Durable, Refused, Unknown
 from seriatim.effects import (
@@ -40,6 +43,7 @@ from seriatim.effects import (
     DropDelivery,
     Finished,
     ForgetAgent,
+    MoveHere,
     Nack,
     Owes,
     Permit,
@@ -75,6 +79,7 @@ from seriatim.mail import (
     SummaryMade,
     TurnBroken,
 )
+from seriatim.media import Media
 from seriatim.model import SessionSource, Target
 from seriatim.outbox import Channel
 from seriatim.shown import Loaded
@@ -204,6 +209,10 @@ class LanePorts:
     runner: TurnRunner
     slots: TurnSlots
     deliveries: Deliveries
+    budgets: Budgets | None
+    """What people may use; None: as much as they like."""
+    expects: Callable[[str, str], bool]
+    """Whether an item of a lane's album is on its way in."""
     fresh_id: Callable[[], str]
     session_id: Callable[[], str]
     switches: Switches
@@ -219,6 +228,8 @@ class LanePorts:
     running: RunningTurns
     touched: Callable[[str, int], None]
     """Called when a turn starts, with the lane's key and its warm bytes: feeds the cache's order."""
+    move: Callable[[str, MoveHere], object]
+    """Called when a session of another lane is to be bound to this one (its key)."""
     counted: Callable[[str, int], object]
     """Called with the lane's key when it begins, and when its count of interruptions in a row has changed."""
     restart: Callable[[], object]
@@ -256,6 +267,10 @@ class SessionActor(PooledActor):
         self._shown: tuple[Target, int] | None = None
         """To whom it is shown what the turn of that generation does."""
         self._now = Now(0, ports.fresh_id, ports.session_id, self._take_slot, ports.channel, streamed=self._streamed)
+        self._now.started = ports.clock.now_ms()
+        self._now.expects = self._expects_album
+        if ports.budgets is not None:
+            self._now.standing = ports.budgets.standing
 
     # --- mail in ---------------------------------------------------------------------------------------
 
@@ -362,6 +377,14 @@ class SessionActor(PooledActor):
     def _result_came(self, message: ToolFinished) -> None:
         self._ports.running.tells(self.key, message.generation)
 
+    def _end_came(self, message: TurnEnded) -> None:
+        budgets, usage, running = self._ports.budgets, message.usage, self._gate.durable.running
+        if budgets is None or usage is None or running is None or running.generation != message.generation:
+            return
+        person = person_of(self._gate.durable.waiting[running.ids[0]].data["source"])
+        tokens = usage.total or usage.input + usage.output
+        budgets.spent(person, self._now.time, tokens, usage.estimated_cost_usd)
+
     def _act(self, out: Out) -> None:
         for permit, effect in out.effects:
             _LEAVE[effect.__class__](self, permit, effect)
@@ -431,10 +454,13 @@ class SessionActor(PooledActor):
         if self._granted:
             self._granted -= 1
             return True
-        return self._ports.slots.try_take(self.key)
+        return self._ports.slots.try_take(self.key, self._now.person or self.key)
+
+    def _expects_album(self, album: str) -> bool:
+        return self._ports.expects(self.key, album)
 
     def _want_slot(self, permit: Permit | None, effect: WantSlot) -> None:
-        self._ports.slots.want(self.key, self.own_ref)
+        self._ports.slots.want(self.key, self.own_ref, effect.person or self.key, resumes=effect.resumes)
 
     def _return_slot(self, permit: Permit | None, effect: ReturnSlot) -> None:
         self._ports.running.over(self.key)
@@ -493,9 +519,16 @@ class SessionActor(PooledActor):
 
     def _answered(self, permit: Permit | None, effect: Answered) -> None:
         self._ports.asks.answered(effect)
+        # A lane that was woken only to be asked is one that may rest: the cache's order has to know it.
+        self._ports.touched(self.key, self._transcript.bytes)
 
     def _run_turn(self, permit: Permit | None, effect: RunTurn) -> None:
         assert permit is not None
+        if (budgets := self._ports.budgets) is not None and effect.attempt == 1:
+            person = person_of(effect.claims[0][0]["source"])
+            if person and effect.claims[0][0]["kind"] != "wake":
+                now_ms = self._now.time
+                budgets.began(person, now_ms, budgets.standing(person, now_ms).tell)
         if self._transcript.missing:
             self._unread = effect
             self._read_history()
@@ -529,7 +562,8 @@ class SessionActor(PooledActor):
 
     def _start_turn(self, effect: RunTurn) -> None:
         running = self._ports.running
-        claims = tuple([self._claim(data, time) for data, time in effect.claims])
+        timed = effect.claims if len(effect.claims) < 2 else grouped(effect.claims)
+        claims = tuple([self._claim(data, time) for data, time in timed])
         job = TurnJob(
             self.key,
             effect.session,
@@ -568,7 +602,11 @@ class SessionActor(PooledActor):
             if len(sources) >= KEYS_REMEMBERED_MAX:
                 sources.clear()
             known = sources[self.key] = (told, SessionSource.from_dict(told))
-        return Claim(data["id"], data["text"], known[1], data.get("messageId"), time, data["kind"])
+        claim = Claim(data["id"], data["text"], known[1], data.get("messageId"), time, data["kind"])
+        if "media" in data or "items" in data:
+            media = tuple(map(Media.from_data, data.get("media", ())))
+            return attrs.evolve(claim, media=media, items=tuple(data.get("items", ())))
+        return claim
 
     def _cancel_turn(self, permit: Permit | None, effect: CancelTurn) -> None:
         assert permit is not None
@@ -602,6 +640,9 @@ class SessionActor(PooledActor):
 
     def _forget_agent(self, permit: Permit | None, effect: ForgetAgent) -> None:
         self._ports.runner.evict(self.key)
+
+    def _move_here(self, permit: Permit | None, effect: MoveHere) -> None:
+        self._ports.move(self.key, effect)
 
     def _compression_wanted(self, permit: Permit | None, effect: CompressionWanted) -> None:
         if not self._compressing:
@@ -648,6 +689,7 @@ _LEAVE: Final[dict[type[Any], Callable[[SessionActor, Permit | None, Any], None]
     DropDelivery: SessionActor._drop_delivery,
     ForgetAgent: SessionActor._forget_agent,
     RestartGateway: SessionActor._restart_gateway,
+    MoveHere: SessionActor._move_here,
     CompressionWanted: SessionActor._compression_wanted,
     CompressSession: SessionActor._compress_session,
     WantSlot: SessionActor._want_slot,
@@ -662,6 +704,7 @@ _HEED: Final[dict[type[Any], Callable[[SessionActor, Any], None]]] = {
     SummaryMade: SessionActor._compression_came,
     StepOffered: SessionActor._step_came,
     ToolFinished: SessionActor._result_came,
+    TurnEnded: SessionActor._end_came,
 }
 """What the shell itself takes from mail before the rules decide it."""
 

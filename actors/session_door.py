@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any
 
+from seriatim.actors.merging import MoveAnswer, MoveSession
 from seriatim.actors.runtime import Runtime
-from seriatim.errors import GatewayClosedError, SeriatimError
+from seriatim.errors import GatewayClosedError, LaneBusyError, SeriatimError, StoreUnhealthyError
 
 _LOOK_S = 1.0
 """How often a call that waits looks whether the gateway is still there."""
@@ -36,8 +37,26 @@ class GatewayDoor:
         return self._answer(lambda runtime, done: runtime.ask(key, question, done))
 
     def move_session(self, session_id: str, key: str, expected: str | None) -> bool:
-        """Not yet: a session stays with the lane that has it, and the switch finds no target."""
-        return False
+        """See ``Door.move_session``: one commit for both lanes, made by the supervisor while both are fenced."""
+
+        def send(runtime: Runtime, done: Callable[[Any, SeriatimError | None], None]) -> None:
+            def moved(answer: MoveAnswer) -> None:
+                done(answer, None)
+
+            runtime.move_session(MoveSession(session_id, key, "switch", expected, done=moved))
+
+        answer: MoveAnswer = self._answer(send)
+        if answer.outcome == "busy":
+            raise LaneBusyError("switch", "a turn runs in one of the lanes; switch again when it has ended")
+        if answer.outcome == "unavailable":
+            raise StoreUnhealthyError("the session could not be moved; try again later")
+        return answer.outcome in ("moved", "same")
+
+    def present(self, key: str) -> str:
+        """See ``Door.present``."""
+        runtime = self._runtime()
+        # A lane that is still to go into another serves until it has.
+        return runtime.aliases.present(key) if runtime.aliases and key not in runtime.directory.live else key
 
     def accounts(self, platform: str) -> Sequence[str]:
         """See ``Door.accounts``."""

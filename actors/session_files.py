@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from seriatim.actors.clockwork import WallClock
 from seriatim.actors.entries import Entries
 from seriatim.actors.ids import Ids, NowMs
 from seriatim.actors.solo import Solo
@@ -105,6 +104,8 @@ def take_over(store: Store, folder: Path, keys: KeySettings, clock: NowMs, ids: 
     the next start, from a copy that stands beside the file until all is in. Raises StoreError.
     """
     copy = folder / IMPORTING
+    if not copy.exists() and not (folder / SESSIONS).exists():
+        return 0
     entries = Entries(store.reader)
     try:
         if not copy.exists() and not entries.empty():
@@ -113,8 +114,6 @@ def take_over(store: Store, folder: Path, keys: KeySettings, clock: NowMs, ids: 
         entries.close()
     try:
         if not copy.exists():
-            if not (folder / SESSIONS).exists():
-                return 0
             copy.hardlink_to(folder / SESSIONS)  # which is replaced, never changed
         content = read_mirror(copy)
     except (OSError, ValueError, RecursionError) as error:
@@ -166,9 +165,7 @@ def _lane_of(old: SessionEntry, keys: KeySettings) -> str:
 class StandaloneHome:
     """The home of a SessionStore without a gateway: owned, opened, an old mirror taken over. See SessionStore."""
 
-    def __init__(self, folder: Path, config: GatewayConfig) -> None:
-        clock = WallClock()
-        ids = Ids(clock)
+    def __init__(self, folder: Path, config: GatewayConfig, clock: NowMs, ids: Ids) -> None:
         self.routed: Callable[[str], object] = lambda key: None
         self._home = Home.own(folder)
         try:
@@ -186,12 +183,8 @@ class StandaloneHome:
 
     def close(self) -> None:
         """Close the store, then give the home up."""
+        clean = not self.door.lanes.any_open_turn()
         self.door.lanes.close()
-        reader = self._store.reader()
-        try:
-            clean = not any(hot.open_turn for _, hot in reader.open_work())
-        finally:
-            reader.close()
         self._store.close()
         self._home.close(clean=clean)
 
@@ -213,6 +206,10 @@ class SoloDoor:
     def move_session(self, session_id: str, key: str, expected: str | None) -> bool:
         """See ``Door.move_session``."""
         return self.lanes.move_session(session_id, key, expected)
+
+    def present(self, key: str) -> str:
+        """See ``Door.present``."""
+        return self.lanes.present(key)
 
     def accounts(self, platform: str) -> Sequence[str]:
         """None: no adapter runs here."""

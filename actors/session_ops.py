@@ -60,6 +60,10 @@ class Door(Protocol):
         """Bind another lane's session to ``key``; False when the lane isn't bound to ``expected`` any more."""
         ...
 
+    def present(self, key: str) -> str:
+        """The lane that a lane has gone into, where two turned out to be one; else itself."""
+        ...
+
     def accounts(self, platform: str) -> Sequence[str]:
         """The accounts that are served on a platform."""
         ...
@@ -100,7 +104,7 @@ class Operations:
         """The lane's session."""
         if not isinstance(source, SessionSource):
             raise InvalidInputError("source", f"a SessionSource is needed, not {type(source).__name__}")
-        key = self._key_of(source)
+        key = self._door.present(self._key_of(source))
         with self._boarding:
             flight = self._flights.get(key)
             ours = flight is None or (force_new and not flight.force_new)
@@ -255,9 +259,9 @@ class Operations:
     # --- lanes -----------------------------------------------------------------------------------------
 
     def _lane(self, session_key: str | SessionKey) -> str | None:
-        if isinstance(session_key, SessionKey):
-            return self.entries.lane(session_key.canonical)
-        return self.entries.lane(session_key) if _is_name(session_key) else None
+        name = session_key.canonical if isinstance(session_key, SessionKey) else session_key
+        key = self.entries.lane(name) if _is_name(name) else None
+        return None if key is None else self._door.present(key)
 
     def _ask(self, session_key: str | SessionKey, question: Any) -> Any:
         key = self._lane(session_key)

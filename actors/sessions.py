@@ -14,7 +14,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, Self, TypeVar
 
+from seriatim.actors.clockwork import WallClock
 from seriatim.actors.entries import Entries
+from seriatim.actors.ids import Ids, NowMs
 from seriatim.actors.session_files import SessionsFile, StandaloneHome
 from seriatim.actors.session_ops import Door, HasActiveProcesses, Operations
 from seriatim.config import GatewayConfig
@@ -124,7 +126,7 @@ class SessionStore:
     processes run for a session; then its entry isn't pruned. A key may be given as a text, canonical or in the seed's
     form, or as a SessionKey; an unknown one gives None or False. Methods block, from any thread; where an event loop
     runs they raise WrongThreadError, and their twins under ``aio`` are to be awaited. Each may raise StoreError,
-    InvalidInputError, and AmbiguousKeyError for a text that names several lanes.
+    InvalidInputError, and AmbiguousKeyError for a text that names several lanes. ``clock`` and ``ids``: injected.
 
     Raises HomeError, HomeBusyError, FormatUnsupportedError, CorruptionError, StoreUnhealthyError: nothing was opened.
     """
@@ -134,9 +136,13 @@ class SessionStore:
         sessions_dir: str | os.PathLike[str],
         config: GatewayConfig | None = None,
         has_active_processes_fn: HasActiveProcesses | None = None,
+        *,
+        clock: NowMs | None = None,
+        ids: Ids | None = None,
     ) -> None:
         config = config or GatewayConfig()
-        home = StandaloneHome(Path(sessions_dir), config)
+        clock = clock or WallClock()
+        home = StandaloneHome(Path(sessions_dir), config, clock, ids or Ids(clock))
         self._begin(home.door, home.entries, config, has_active_processes_fn, Path(sessions_dir), home.close)
         home.routed = self.note_route
 

@@ -64,6 +64,14 @@ class Solo:
         with self._alone(key):
             return self._decide(key, Ask(self._ids.fresh(), question))
 
+    def present(self, key: str) -> str:
+        """The lane that a lane has gone into; itself, if into none. A gateway has merged them."""
+        seen = {key}
+        while (into := self._gate(key).durable.merged_into) is not None and into not in seen:
+            seen.add(into)
+            key = into
+        return key
+
     def move_session(self, session_id: str, key: str, expected: str | None) -> bool:
         """Bind another lane's session to ``key``, if that is still bound to ``expected`` (None: to whatever it is).
 
@@ -98,6 +106,11 @@ class Solo:
                 self._forget(moved)
                 self._routed(moved)
             return True
+
+    def any_open_turn(self) -> bool:
+        """Whether a turn was left open by a process that is gone."""
+        with self._reading:
+            return any(hot.open_turn for _, hot in self._reader.open_work())
 
     def close(self) -> None:
         """Give the reader back; the store is its owner's."""

@@ -7,11 +7,12 @@ replies belong to the runtime. Everything here runs on the gateway's event loop.
 from __future__ import annotations
 
 from collections.abc import Awaitable
+from contextlib import AbstractContextManager
 from typing import Literal, Protocol
 
 from attrs import frozen
 
-from seriatim.model import MessageEvent, Outbound, Sent, Target
+from seriatim.model import MessageEvent, Outbound, Sent, SessionSource, Target
 
 
 @frozen
@@ -62,6 +63,13 @@ class Inbox(Protocol):
 
     def accept(self, event: MessageEvent) -> Awaitable[AcceptReceipt]:
         """Return once the message is durable (or refused, or known already). Raises InvalidInputError."""
+        ...
+
+    def expecting(self, source: SessionSource, album_id: str) -> AbstractContextManager[None]:
+        """While the block lasts, an item of this album is being downloaded; accept it inside the block.
+
+        Its turn waits for it, ten seconds at most.
+        """
         ...
 
     def learn_alias(

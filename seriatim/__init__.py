@@ -19,6 +19,7 @@ from seriatim.entry import SessionEntry
 from seriatim.gateway import Gateway
 from seriatim.identity import canonical_whatsapp_identifier
 from seriatim.keys import SessionKey, build_session_key, is_shared_multi_user_session, parse_session_key
+from seriatim.media import Media
 from seriatim.model import MessageEvent, Platform, SessionSource
 from seriatim.privacy import Pseudonyms
 from seriatim.turn import Reply, Silence
@@ -28,6 +29,7 @@ __all__ = [
     "Gateway",
     "GatewayConfig",
     "HomeChannel",
+    "Media",
     "MessageEvent",
     "Platform",
     "Pseudonyms",

@@ -12,11 +12,13 @@ from typing import Any, Literal
 
 from attrs import Factory, define, frozen
 
+from seriatim.budgets import Ask, unlimited
 from seriatim.commits import Binding, Commit, Part
 from seriatim.effects import ROUTED, Deliver, Effect, ReturnSlot, WantSlot
 from seriatim.errors import HeadMismatchError
 from seriatim.events import FORMAT_VERSION, Data, Event, LogId, lane_log, session_log, weight
 from seriatim.lane import LaneState, SessionPart, apply_lane, apply_session, hot
+from seriatim.limits import WAITING_MAX
 from seriatim.model import Target
 from seriatim.outbox import Channel, split
 from seriatim.shown import Besides, Loaded, Shown, Wanted
@@ -48,10 +50,19 @@ class Rules:
     compress_above_tokens: int = 0
     compress_keep_turns: int = 2
     partial: Literal["withhold", "send"] = "withhold"
+    budgets: bool = False
+    waiting_max: int = WAITING_MAX
+    album_window_ms: int = 800
+    edit_running: Literal["ignore", "note", "turn"] = "turn"
+    edit_after: Literal["ignore", "note", "turn"] = "note"
 
 
 def _nothing_streamed(generation: int) -> str:
     return ""
+
+
+def _nothing(album: str) -> bool:
+    return False
 
 
 @define
@@ -61,7 +72,9 @@ class Now:
     ``time``: epoch ms. ``fresh_id`` and ``session_id`` make new ids. ``take_slot`` tries to take a turn
     slot without waiting. ``channel`` tells about the way to a target. ``draining``: start no turn. ``streamed`` tells
     what the turn of a generation has shown of its answer so far. ``uncompressed``: session and turn after which a
-    compression was tried in vain: the next turn doesn't wait for it.
+    compression was tried in vain: the next turn doesn't wait for it. ``started``: when the incarnation began (epoch
+    ms). ``expects``: whether an item of this album is on its way in. ``person``: for whom a slot is being taken.
+    ``standing``: how that person stands with what they may use.
     """
 
     time: int
@@ -72,6 +85,10 @@ class Now:
     draining: bool = False
     streamed: Callable[[int], str] = _nothing_streamed
     uncompressed: tuple[str, int] | None = None
+    started: int = 0
+    expects: Callable[[str], bool] = _nothing
+    person: str = ""
+    standing: Ask = unlimited
 
 
 @define
@@ -82,7 +99,10 @@ class _Draft:
 
 
 class Batch:
-    """One commit in the making. Used by the rules; made and closed by the gate."""
+    """One commit in the making. Used by the rules; made and closed by the gate.
+
+    ``blobs``: those that its events refer to. ``hold_at``: when the next turn may start at the earliest (epoch ms).
+    """
 
     __slots__ = (
         "_others",
@@ -90,6 +110,8 @@ class Batch:
         "_session_events",
         "after",
         "bindings",
+        "blobs",
+        "hold_at",
         "internal",
         "keys",
         "lane_events",
@@ -116,6 +138,8 @@ class Batch:
         self.sessions: dict[str, _Draft] = {}
         self.keys: dict[str, None] = {}
         self.after: list[Effect] = []
+        self.blobs: tuple[str, ...] = ()
+        self.hold_at: int | None = None
         self.internal: list[Effect] = []
         self.size = 0
         self.slots_taken = 0
@@ -309,14 +333,15 @@ class Batch:
 
     # --- turn slots ------------------------------------------------------------------------------------
 
-    def take_slot(self) -> bool:
+    def take_slot(self, person: str = "", *, resumes: bool = False) -> bool:
         """A turn slot for a turn that starts in this commit, or the wish for one."""
+        self.now.person = person
         if self.now.take_slot():
             self.slots_taken += 1
             return True
         if not self.wants_slot:
             self.wants_slot = True
-            self.internal.append(WantSlot())
+            self.internal.append(WantSlot(person, resumes))
         return False
 
     def return_slot(self) -> None:
@@ -344,4 +369,4 @@ class Batch:
             parts.append(Part(log, draft.expected_head, tuple(draft.events), None, draft.header))
             if draft.header is not None:
                 bindings.append(Binding(log, None, lane))
-        return Commit(commit_id, lane, incarnation, tuple(parts), tuple(self.keys), tuple(bindings))
+        return Commit(commit_id, lane, incarnation, tuple(parts), tuple(self.keys), tuple(bindings), self.blobs)

@@ -43,9 +43,11 @@ _TOLD: Final = (
     ),
     Told(
         "queue",
-        "TEXT",
-        "gives TEXT a turn of its own after the others",
-        "It is never merged with anything, and never displaced.",
+        "[TEXT | cancel N | edit N TEXT | move N M | clear]",
+        "gives TEXT a turn of its own after the others, or shows and changes what waits",
+        "TEXT is never merged with anything, and never displaced. Without a text it lists what waits, by numbers; "
+        "`cancel`, `edit`, `move` and `clear` change what one has said oneself. `-- TEXT` queues what looks like "
+        "one of these.",
     ),
     Told(
         "undo",

@@ -16,6 +16,7 @@ from seriatim.compressing import compress_command
 from seriatim.inbox import abandon
 from seriatim.mail import Inbound
 from seriatim.operators import restart_command
+from seriatim.queue_commands import queue_command
 from seriatim.resuming import resume_command
 from seriatim.surface_commands import redo_command, retry_command, undo_command
 from seriatim.titles import entitle, title_command, title_of
@@ -27,7 +28,6 @@ DROPPED_TEXT: Final = " What you said meanwhile is dropped."
 NOTHING_TO_STOP_TEXT: Final = "No active task to stop."
 NEW_TEXT: Final = "New conversation."
 NEW_TITLED_TEXT: Final = "New conversation: {}."
-QUEUE_USAGE_TEXT: Final = "Say what to queue: {0}queue TEXT"
 
 
 def parse_command(text: str, prefix: str) -> tuple[str, str] | None:
@@ -106,10 +106,6 @@ def unknown_command(batch: Batch, m: Inbound) -> None:
     say(batch, m, unknown_text(m.prefix, m.command))
 
 
-def _queue_usage(batch: Batch, m: Inbound) -> None:
-    say(batch, m, QUEUE_USAGE_TEXT.format(m.prefix))
-
-
 def _drop_where(batch: Batch, chosen: Callable[[str], bool], reason: str) -> None:
     for held in batch.state.interrupted:
         if chosen(held.kind):
@@ -134,7 +130,7 @@ COMMANDS: Final[dict[str, Callable[[Batch, Inbound], None]]] = {
     "new": _new,
     "reset": _new,
     "stop": _stop,
-    "queue": _queue_usage,  # with a text it is no command but a message with a turn of its own
+    "queue": queue_command,  # with a text it is no command but a message with a turn of its own
     "undo": undo_command,
     "redo": redo_command,
     "retry": retry_command,

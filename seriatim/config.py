@@ -7,7 +7,7 @@ understood is refused with its dotted key; nothing is accepted and then ignored.
 
 Keys keep the names that gateways of this kind already use. They come with the work that obeys them, so these are
 unknown keys until then: ``agent.agent_cache.idle_ttl_secs`` and ``.memory_high_mb``
-(eviction by age and by memory pressure), ``queue.album_window_ms``, ``queue.busy`` other than "queue",
+(eviction by age and by memory pressure), ``queue.busy`` other than "queue",
 ``privacy.*``, and the timer settings of old configurations, which will be taken as inert and named in one warning.
 """
 
@@ -21,6 +21,7 @@ from typing import Literal, TypeVar
 import attrs
 
 from seriatim.errors import ConfigError
+from seriatim.limits import ALBUM_MS_MAX, WAITING_MAX
 from seriatim.settings import (
     Kind,
     build,
@@ -130,6 +131,26 @@ class TurnsConfig:
     """How many conversations are answered at once."""
 
     concurrency_max: int = setting(64, whole(1, 100_000), doc="Turns that run side by side, over all lanes.")
+    per_user_max: int = setting(
+        0, whole(0, 100_000), doc="Of these, turns of one person, over all their lanes; 0: as many as there are."
+    )
+
+
+@attrs.frozen(kw_only=True)
+class BudgetsConfig:
+    """What one person may use within a window, over all lanes of a platform; 0 is no limit. Commands are free."""
+
+    window_s: float = setting(3600.0, number(above=0), doc="How far back it is counted, seconds; a restart forgets.")
+    turns: int = setting(0, whole(0), doc="Turns.")
+    tokens: int = setting(0, whole(0), doc="Tokens, as the agent reports them.")
+    cost_usd: float = setting(0.0, number(at_least=0), doc="Cost, as the agent estimates it, US dollars.")
+    warn_at: float = setting(0.8, number(above=0), doc="From this share on the person is told, once a window.")
+    over: Literal["warn", "slow", "block"] = setting(
+        "warn",
+        choice("warn", "slow", "block"),
+        doc="When it is used up: they are only told, each turn waits, or their messages are refused and they are told.",
+    )
+    slow_s: float = setting(10.0, number(at_least=0), doc="How long each turn waits then, seconds.")
 
 
 @attrs.frozen(kw_only=True)
@@ -140,6 +161,20 @@ class QueueConfig:
         "merge",
         choice("merge", "replace"),
         doc='Follow-ups become one turn ("merge"), or the newest displaces the older, which is told ("replace").',
+    )
+    waiting_max: int = setting(
+        WAITING_MAX, whole(1, WAITING_MAX), doc="Messages that may wait in one lane; more are refused (queue_full)."
+    )
+    album_window_ms: int = setting(
+        800, whole(0, ALBUM_MS_MAX), doc="An album's turn starts when no further item came for so many milliseconds."
+    )
+    edit_running: Literal["ignore", "note", "turn"] = setting(
+        "turn",
+        choice("ignore", "note", "turn"),
+        doc="An edit of a message that is being answered: nothing, a note to the next turn, or a turn of its own.",
+    )
+    edit_after: Literal["ignore", "note", "turn"] = setting(
+        "note", choice("ignore", "note", "turn"), doc="The same of a message that has been answered."
     )
     busy: Literal["queue"] = setting("queue", choice("queue"), doc="A busy lane's follow-up waits for the next turn.")
 
@@ -318,6 +353,7 @@ class GatewayConfig:
     )
     write_sessions_json: bool = setting(True, flag(), doc="Mirror the sessions to sessions.json in the home.")
     agent: AgentConfig = setting(AgentConfig(), section(AgentConfig), doc="Who answers.")
+    budgets: BudgetsConfig = setting(BudgetsConfig(), section(BudgetsConfig), doc="What people may use.")
     turns: TurnsConfig = setting(TurnsConfig(), section(TurnsConfig), doc="Turns at once.")
     queue: QueueConfig = setting(QueueConfig(), section(QueueConfig), doc="Busy lanes.")
     delivery: DeliveryConfig = setting(DeliveryConfig(), section(DeliveryConfig), doc="Replies.")

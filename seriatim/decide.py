@@ -8,9 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+import attrs
+
+from seriatim.albums import album_target, grouped, quiet_at
 from seriatim.asking import ask
 from seriatim.batch import Batch
 from seriatim.bots import too_many_bots
+from seriatim.budgets import person_of
 from seriatim.closers import OpenTurn
 from seriatim.commands import COMMANDS, unknown_command
 from seriatim.compressing import compression_due, is_crowded, summary_made
@@ -38,7 +42,6 @@ from seriatim.ledger import (
     part_settled,
     tell_unreached,
 )
-from seriatim.limits import WAITING_MAX
 from seriatim.mail import (
     Ask,
     AttemptWanted,
@@ -47,6 +50,7 @@ from seriatim.mail import (
     DraftGone,
     DraftShown,
     DrainTimedOut,
+    HoldOver,
     Inbound,
     Mail,
     MoveRefused,
@@ -59,10 +63,13 @@ from seriatim.mail import (
     SummaryMade,
     TurnBroken,
 )
+from seriatim.media import blobs_of
 from seriatim.moving import move_refused
-from seriatim.queueing import authority, entry_of, place, turns_before
+from seriatim.queue_commands import queued_text
+from seriatim.queueing import Place, authority, entry_of, fits, place, size_of, turns_before
 from seriatim.recovery import close_turn, recover, take_up_all, with_shown
 from seriatim.retrying import claims_of, stands_in
+from seriatim.revisions import revise, revision_of
 from seriatim.silence import MARKER_REASON, SILENCE_NOTICE, judged
 from seriatim.stale import is_stale, turn_away
 from seriatim.turn import StepOffered, ToolCall, ToolFinished, TurnEnded
@@ -91,8 +98,16 @@ def _inbound(batch: Batch, m: Inbound) -> None:
         return
     if m.event.source.is_bot and too_many_bots(batch, m):
         return
-    waits = not m.command or (m.command == "queue" and bool(m.args))
-    if waits and len(batch.state.waiting) >= WAITING_MAX:
+    edit = None if m.event.edit_of is None else revision_of(batch, m)
+    if edit is not None and edit.how != "turn":
+        if m.key:
+            batch.keys[m.key] = None
+        batch.size += m.size
+        revise(batch, m, edit)
+        return
+    queued = queued_text(m.args) if m.command == "queue" else None
+    waits = not m.command or queued is not None
+    if waits and len(batch.state.waiting) >= batch.rules.waiting_max:
         batch.internal.append(Nack(m.id, "queue_full"))
         return
     if m.key:
@@ -102,8 +117,8 @@ def _inbound(batch: Batch, m: Inbound) -> None:
         turn_away(batch, m)
     elif not m.command:
         _accept(batch, m, "wake" if m.event.internal else "human")
-    elif m.command == "queue" and m.args:
-        _accept(batch, m, "queue")
+    elif queued is not None:
+        _accept(batch, m if queued == m.args else attrs.evolve(m, args=queued), "queue")
     else:
         COMMANDS.get(m.command, unknown_command)(batch, m)
         start_next(batch)
@@ -116,7 +131,12 @@ def _accept(batch: Batch, m: Inbound, kind: str) -> None:
         return
     if state.session is None:
         batch.bind_new("first")
-    where = place(state.queue, entry_of(data), batch.rules.collapse)
+    at = None if m.event.album_id is None else album_target(state, data)
+    if at is not None and fits(state.queue[at], entry_of(data)):
+        where: Place = "album"
+        data["kind"] = state.queue[at].kind  # one that began as a /queue item goes on as one
+    else:
+        where = place(state.queue, entry_of(data), batch.rules.collapse)
     if where == "replace":
         older = state.queue[0].ids
         batch.lane("inbox/dropped", {"ids": list(older), "reason": "superseded"})
@@ -124,9 +144,12 @@ def _accept(batch: Batch, m: Inbound, kind: str) -> None:
         where = "slot"
     data["place"] = where
     batch.lane("inbox/accepted", data)
+    if m.event.media:
+        batch.blobs += tuple(blobs_of(data))
     assert state.bound is not None
     before = turns_before(state.queue, m.id, state.running is not None)
-    batch.after.append(Ack(m.id, "merged" if where == "join" else "accepted", state.bound, before))
+    joined = where in ("join", "album")
+    batch.after.append(Ack(m.id, "merged" if joined else "accepted", state.bound, before))
     start_next(batch)
 
 
@@ -140,8 +163,25 @@ def start_next(batch: Batch) -> None:
         return
     if state.interrupted or state.queue[0].kind == "wake":
         drop_left(batch)
+    batch.hold_at = None
     claim = _next_claim(batch)
-    if claim is not None and not is_crowded(batch) and batch.take_slot():
+    if claim is None:
+        return
+    if (at := quiet_at(batch, claim[1])) is not None:
+        batch.hold_at = at
+        return
+    kind, ids, held = claim
+    person = person_of(state.waiting[ids[0]].data["source"]) if kind != "wake" else ""
+    tell = ""
+    if batch.rules.budgets and held is None:
+        standing = batch.now.standing(person, batch.time)
+        if standing.wait_until > batch.time:
+            batch.hold_at = standing.wait_until
+            return
+        tell = standing.tell
+    if not is_crowded(batch) and batch.take_slot(person, resumes=held is not None and not state.queue):
+        if tell:
+            batch.owe(tell, reply_target(batch, ids[0]))
         _start(batch, *claim)
 
 
@@ -175,6 +215,7 @@ def _start(batch: Batch, kind: str, ids: tuple[str, ...], held: Running | None) 
     attempt = held.attempt + 1 if held is not None else 1
     boundary, had_activity = state.boundary, state.had_activity
     claims = claims_of(state, ids)
+    notes = state.notes
     again = stands_in(state, ids, session.id) if "again" in claims[0][0] else None
     batch.lane(
         "inbox/claimed",
@@ -198,12 +239,18 @@ def _start(batch: Batch, kind: str, ids: tuple[str, ...], held: Running | None) 
     if "again" in claims[0][0] and resumed_from is not None:
         told = tuple(data["id"] for data, _ in claims)
     batch.session("turn/start", start)
-    for data, time in claims:
-        batch.size += len(data["text"])
-        if data["id"] not in told:  # a resumed turn repeats no user message
-            batch.session("user/message", _user_message(number, data, time))
+    for data, time in notes:
+        batch.session("user/message", {**_user_message(number, data, time), "note": True})
+    said = [claim for claim in claims if claim[0]["id"] not in told]  # a resumed turn repeats no user message
+    for data, time in said if len(said) < 2 else grouped(said):
+        batch.size += size_of(data)
+        if "media" in data:
+            batch.blobs += tuple(blobs_of(data))
+        batch.session("user/message", _user_message(number, data, time))
     batch.session("step/start", {"turn": number, "step": 1})
-    batch.after.append(RunTurn(session.id, number, generation, attempt, claims, boundary, had_activity, resumed_from))
+    batch.after.append(
+        RunTurn(session.id, number, generation, attempt, claims + notes, boundary, had_activity, resumed_from)
+    )
 
 
 def _lifts_suspension(batch: Batch, kind: str, ids: tuple[str, ...]) -> bool:
@@ -221,6 +268,9 @@ def _user_message(turn: int, data: Data, time: int) -> Data:
     name = source.get("user_name") or source.get("user_id")
     if name is not None:
         message["author"] = name
+    for name in ("messageId", "media", "items"):
+        if name in data:
+            message[name] = data[name]
     return message
 
 
@@ -367,7 +417,7 @@ def _ask(batch: Batch, m: Ask) -> None:
     start_next(batch)
 
 
-def _slot_granted(batch: Batch, m: SlotGranted) -> None:
+def _slot_granted(batch: Batch, m: SlotGranted | HoldOver) -> None:
     start_next(batch)
 
 
@@ -392,6 +442,7 @@ _RULES: Final[dict[type[Any], Callable[[Batch, Any], None]]] = {
     Inbound: _inbound,
     Recover: _recover,
     SlotGranted: _slot_granted,
+    HoldOver: _slot_granted,
     StepOffered: _step_offered,
     ToolFinished: _tool_finished,
     TurnEnded: _turn_ended,

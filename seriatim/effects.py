@@ -16,6 +16,8 @@ from seriatim.shown import Besides
 
 if TYPE_CHECKING:
     from attrs import frozen as value
+
+    from seriatim.mail import Inbound
 else:
     value = attrs.define
 
@@ -176,6 +178,20 @@ class ForgetAgent:
 
 
 @value
+class MoveHere:
+    """Have the supervisor bind a session of another lane to this one, if it is bound to ``expected`` then.
+
+    ``command``: what asks for it; no lane has accepted it, the move's commit does, and answers it with ``text``.
+    Internal.
+    """
+
+    session: str
+    expected: str | None
+    command: Inbound
+    text: str
+
+
+@value
 class CompressionWanted:
     """The lane's next turn waits until its session is compressed, as it was after ``turn``. Internal."""
 
@@ -207,7 +223,13 @@ class RestartGateway:
 
 @value
 class WantSlot:
-    """Ask for a turn slot. Internal: leaves nothing."""
+    """Ask for a turn slot. Internal: leaves nothing.
+
+    ``person``: for whose message, "" where it doesn't say; ``resumes``: only for a turn that was interrupted.
+    """
+
+    person: str = ""
+    resumes: bool = False
 
 
 @value
@@ -247,6 +269,7 @@ Effect = (
     | DropDelivery
     | ForgetAgent
     | RestartGateway
+    | MoveHere
     | CompressionWanted
     | CompressSession
     | WantSlot

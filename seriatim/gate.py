@@ -41,6 +41,7 @@ from seriatim.mail import (
     DraftGone,
     DraftShown,
     DrainTimedOut,
+    HoldOver,
     Inbound,
     Mail,
     MoveRefused,
@@ -93,6 +94,7 @@ class Gate:
         "_alone",
         "_batch",
         "_commit_id",
+        "_hold_at",
         "_in_flight",
         "_kept",
         "_last_durable",
@@ -127,6 +129,7 @@ class Gate:
         self._stash_bytes = 0
         self._lazy: list[Mail] = []
         self._lazy_at: int | None = None
+        self._hold_at: int | None = None
         self._kept: list[Mail] = []
         self._retry_at: int | None = None
         self._refusals = 0
@@ -270,6 +273,10 @@ class Gate:
     def _due(self, now: Now) -> bool:
         if self._stash or self._kept_due(now):
             return True
+        if self._hold_at is not None and now.time >= self._hold_at:
+            self._hold_at = None
+            self._stash.append(HoldOver())
+            return True
         return self._lazy_at is not None and now.time >= self._lazy_at
 
     def _kept_due(self, now: Now) -> bool:
@@ -315,6 +322,7 @@ class Gate:
         """Decide ``mail`` on one fork; what does not fit goes back, what raises is taken out."""
         while mail:
             batch = Batch(self.durable.fork(), self.rules, now, self._loaded)
+            batch.hold_at = self._hold_at
             for index, message in enumerate(mail):
                 try:
                     decide(batch, message)
@@ -355,6 +363,7 @@ class Gate:
 
     def _release(self, batch: Batch, commit_id: str, out: Out) -> None:
         self.durable = batch.state
+        self._hold_at = batch.hold_at
         self._mail = ()
         if batch.after:
             permit = Permit(commit_id, self.lane, self.incarnation)
@@ -463,6 +472,8 @@ class Gate:
             return None
         if self._in_flight is not None:
             return self._retry_at if self._unknown else None
+        if self._hold_at is not None:
+            return min(at for at in (self._hold_at, self._lazy_at, self._retry_at) if at is not None)
         if self._lazy_at is None:
             return self._retry_at
         return self._lazy_at if self._retry_at is None else min(self._lazy_at, self._retry_at)

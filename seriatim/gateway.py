@@ -18,8 +18,9 @@ from typing import Any, Literal, TypeVar
 import attrs
 
 from seriatim.actors.again import accepted_before, end_of
+from seriatim.actors.keeping import content_of, with_blobs
 from seriatim.actors.lane_queue import LaneQueue, asked
-from seriatim.actors.notices import REFUSED
+from seriatim.actors.notices import REFUSALS, REFUSED
 from seriatim.actors.receipts import End, Receipt
 from seriatim.actors.runtime import Runtime, lane_of
 from seriatim.actors.sessions import SessionStore
@@ -31,10 +32,11 @@ from seriatim.errors import GatewayClosedError, InvalidInputError, StoreError, S
 from seriatim.keys import canonical_key, parse_session_key
 from seriatim.mail import Bounced
 from seriatim.mainloop import OwnLoop
+from seriatim.media import Media
 from seriatim.model import MessageEvent, Platform, SessionSource
 from seriatim.opening import resolve
 from seriatim.queue_edits import CancelOutcome
-from seriatim.storage.contract import StoreReader
+from seriatim.storage.contract import Store, StoreReader
 from seriatim.storage.ledger import find, undelivered
 from seriatim.undelivered import AbandonDelivery, RetryDelivery, SendAgain, Undelivered
 
@@ -78,20 +80,61 @@ class Gateway(OwnLoop):
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
             raise WrongThreadError("accept belongs to the gateway's loop; use gateway.submit(event) from elsewhere")
+        if event.media and any(media.data is not None for media in event.media):
+            try:
+                event = await with_blobs(event, self._kept_in(), self._now_ms())
+            except StoreUnhealthyError:
+                return self._refused(event, UNAVAILABLE)
+            self._check_open()
         future: asyncio.Future[Receipt] = loop.create_future()
         door = self._live() if self._door is None else self._door
         door.accept(event, prefix, partial(resolve, future))
         receipt = await future
         if receipt.outcome == "pending":
             raise GatewayClosedError("the gateway stopped before it was known whether the message is durable")
-        if (
-            self._door is None
-            and receipt.outcome == "refused"
-            and receipt.reason == UNAVAILABLE
-            and self._notices is not None
-        ):
+        if receipt.outcome == "refused" and self._notices is not None:
+            told = REFUSALS.get(receipt.reason or "")
+            if told is not None and (self._door is None or receipt.reason != UNAVAILABLE):  # else the door tells it
+                self._notices.tell(event, told)
+        return receipt
+
+    def _refused(self, event: MessageEvent, reason: str) -> Receipt:
+        """A receipt for what didn't come as far as a lane."""
+        assert self._ids is not None
+        receipt = Receipt(self._ids.fresh(), canonical_key(event.source, self.config, event.account))
+        receipt.outcome, receipt.reason = "refused", reason
+        receipt._finish(End("refused", None, reason))  # noqa: SLF001  (no table holds it)
+        counted = self._door if self._door is not None else self._live().receipts
+        counted.refused[reason] += 1
+        if self._notices is not None:
             self._notices.tell(event, REFUSED)
         return receipt
+
+    def _kept_in(self) -> Store:
+        if self._store is None:
+            raise StoreUnhealthyError(f"the store isn't open: {self._unopened}")
+        return self._store
+
+    async def read_media(self, media: Media) -> bytes:
+        """The content of an attachment that was kept (``media.blob``). Raises InvalidInputError where none was,
+        BlobNotFoundError, CorruptionError, StoreUnhealthyError.
+        """
+        self._check_open()
+        if media.blob is None:
+            raise InvalidInputError("media", "its content isn't kept here; it may have a url")
+        return await content_of(media, self._kept_in())
+
+    def expecting(
+        self, source: SessionSource, album_id: str, account: str = ""
+    ) -> contextlib.AbstractContextManager[None]:
+        """While the block lasts, an item of this album is being made ready; accept it inside the block.
+
+        Its turn waits for it, ten seconds at most.
+        """
+        self._check_open()
+        if self._runtime is None:
+            return contextlib.nullcontext()
+        return self._runtime.expecting(source, account, album_id)
 
     def submit(self, event: MessageEvent) -> Future[Receipt]:
         """``accept`` from any thread. Raises GatewayClosedError."""
@@ -126,7 +169,7 @@ class Gateway(OwnLoop):
         if canonical_key(source, self.config, key.account) != session_key:
             raise InvalidInputError("session_key", "this configuration has no such lane")
         return MessageEvent(
-            text, source, account=key.account, internal=True, wake_session_id=session_id, wake_kind=kind
+            text, source, account=key.account, internal=True, wake_session_id=session_id, wake_kind=kind or None
         )
 
     def queue(self, session_key: str) -> LaneQueue:
@@ -343,6 +386,12 @@ class _Inbox:
         self._prefix = prefix
         self._own: Any = adapter if hasattr(adapter, "own_id") else None
         self._normaliser = Normaliser(adapter)
+
+    def expecting(self, source: SessionSource, album_id: str) -> contextlib.AbstractContextManager[None]:
+        """See adapters.base.Inbox."""
+        return self._gateway.expecting(
+            self._normaliser.event(MessageEvent("", source)).source, album_id, self._adapter.account
+        )
 
     def accept(self, event: MessageEvent) -> Coroutine[Any, Any, Receipt]:
         """See adapters.base.Inbox."""

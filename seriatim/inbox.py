@@ -32,6 +32,14 @@ def accepted_data(m: Inbound, kind: str, place: str = "none") -> Data:
         data["wakeSession"] = event.wake_session_id
     if event.wake_kind:
         data["wakeKind"] = event.wake_kind
+    if event.album_id is not None:
+        data["album"] = event.album_id
+    if event.media:
+        data["media"] = [media.to_data() for media in event.media]
+    if event.edit_of is not None:
+        data["editOf"] = event.edit_of
+        if event.deleted:
+            data["deleted"] = True
     if m.command:
         data["command"] = mend_text(m.command)[0]
     return data

@@ -20,8 +20,8 @@ from seriatim.events import Data, Event, LogId, lane_log, session_log
 from seriatim.facts import NOTHING, UNUSED, Facts, Used, bound_facts
 from seriatim.limits import BOTS_REST_MS, TITLES_MAX, UNREACHED_MAX
 from seriatim.model import Target
-from seriatim.queue_folds import edited, moved
-from seriatim.queueing import Entry, entry_of, join_target
+from seriatim.queue_folds import edited, join_album, moved, noted
+from seriatim.queueing import Entry, entry_of, join_target, size_of
 
 if TYPE_CHECKING:
     from attrs import frozen as value
@@ -169,7 +169,8 @@ class LaneState:
     and the platform's id of the message that shows its reply so far. ``bots``: messages of bots in a row, the last at
     ``bots_at`` (epoch ms). ``bounced``: replies whose late failure is known. ``titles``: session and title, the newest
     last. ``active_at``: epoch ms of what a person, or the host for one, did last; wakes don't count. ``facts``: what
-    the log tells of the bound session (see ``facts.entry``).
+    the log tells of the bound session (see ``facts.entry``). ``notes``: what the next turn is told of edits, with its
+    time.
     ``listed``: the sessions that people saw in the last list, in its order.
     """
 
@@ -204,6 +205,7 @@ class LaneState:
     active_at: int = 0
     facts: Facts = NOTHING
     titles: tuple[tuple[str, str], ...] = ()
+    notes: tuple[tuple[Data, int], ...] = ()
     listed: tuple[str, ...] = ()
 
     def fork(self) -> LaneState:
@@ -245,6 +247,8 @@ class LaneState:
         twin.facts = self.facts
         if self.titles or self.listed:
             twin.titles, twin.listed = self.titles, self.listed
+        if self.notes:
+            twin.notes = self.notes
         return twin
 
 
@@ -342,6 +346,8 @@ def _accepted(state: LaneState, data: Data, event: Event) -> None:
         state.queue.insert(0, entry)
     elif place == "tail":
         state.queue.append(entry)
+    elif place == "album":
+        join_album(state, data, entry)
     else:
         at = join_target(state.queue, entry)
         state.queue[at] = state.queue[at].joined(entry)
@@ -368,6 +374,7 @@ def _claimed(state: LaneState, data: Data, event: Event) -> None:
         del state.queue[0]
     state.boundary = "none"
     state.had_activity = False
+    state.notes = ()
 
 
 def _answered(state: LaneState, data: Data, event: Event) -> None:
@@ -391,7 +398,7 @@ def _merged(state: LaneState, data: Data, event: Event) -> None:
 
 def _dropped(state: LaneState, data: Data, event: Event) -> None:
     gone = set(data["ids"])
-    sizes = {i: len(state.waiting[i].data["text"]) for i in gone if i in state.waiting}
+    sizes = {i: size_of(state.waiting[i].data) for i in gone if i in state.waiting}
     for inbox_id in data["ids"]:
         if state.waiting.pop(inbox_id, None) is not None:
             state.dropped += 1
@@ -521,6 +528,7 @@ def _bound(state: LaneState, data: Data, event: Event) -> None:
     state.had_activity = data.get("hadActivity", False)
     state.suspended_at = None
     state.resume_reason = None
+    state.notes = ()
     state.active_at = data.get("activeAt", event.time)
     state.facts = bound_facts(state.facts, data, event.time)
 
@@ -588,6 +596,7 @@ _LANE_RULES: Final[dict[str, LaneRule]] = {
     "inbox/dropped": _dropped,
     "inbox/interrupted": _interrupted,
     "inbox/edited": edited,
+    "inbox/noted": noted,
     "queue/moved": moved,
     "delivery/owed": _owed,
     "delivery/none": _nothing,

@@ -10,6 +10,24 @@ from typing import Final
 ID_CHARS_MAX: Final = 4096
 """One platform id or name; longer ones are an attack or a bug (Matrix allows 255 bytes)."""
 
+MEDIA_MAX: Final = 16
+"""Attachments of one message; platforms give at most ten in an album, and those one by one."""
+
+NOTES_MAX: Final = 32
+"""Edits that wait to be told to a lane's next turn; later ones are only logged."""
+
+BUDGETS_MAX: Final = 100_000
+"""People whose use is counted (some 300 bytes each, and 100 for each of their turns in the window)."""
+
+QUEUE_LISTED_MAX: Final = 20
+"""Waiting turns that a chat is shown; the rest is counted."""
+
+MEDIA_WEIGHT: Final = 4400
+"""What an attachment counts for among a commit's payload, so that a commit refers to no more blobs than it may."""
+
+ALBUM_MS_MAX: Final = 10_000
+"""The longest that a turn waits for the rest of an album."""
+
 KEYS_REMEMBERED_MAX: Final = 2048
 """Lane keys whose canonical form is kept (some 500 bytes each); the least recently used go."""
 
@@ -274,6 +292,7 @@ EXTRA_WORKERS_MAX: Final = 256
 
 assert STORE_COMMIT_BYTES_MAX < JSONL_FRAME_BYTES_MAX
 assert STORE_COMMIT_BYTES_MAX <= STORE_GROUP_BYTES_MAX
+assert COMMIT_BYTES_MAX // MEDIA_WEIGHT + MEDIA_MAX <= COMMIT_BLOBS_MAX
 assert REPLY_BYTES_MAX < STORE_COMMIT_BYTES_MAX
 assert STORE_NAME_CHARS_MAX >= 3 * ID_CHARS_MAX
 assert TEXT_BYTES_MAX < COMMIT_BYTES_MAX < STASH_BYTES_MAX

@@ -81,6 +81,11 @@ class SlotGranted:
 
 
 @frozen
+class HoldOver:
+    """From the gate: the time has come for which the next turn was held back."""
+
+
+@frozen
 class TurnBroken:
     """The running turn can't go on: what it said can't be made durable (from the gate), or it is silent for too long.
 
@@ -204,6 +209,7 @@ Mail = (
     | MoveRefused
     | Recover
     | SlotGranted
+    | HoldOver
     | StepOffered
     | ToolFinished
     | TurnEnded

@@ -5,6 +5,7 @@ Field meanings follow the gateway seed (§1, "SessionSource"). All are plain fro
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -13,7 +14,8 @@ from attrs import field, frozen
 
 from seriatim.errors import InvalidInputError
 from seriatim.events import SAFE_INTEGER_MAX, mend_text
-from seriatim.limits import ID_CHARS_MAX, TEXT_BYTES_MAX
+from seriatim.limits import ID_CHARS_MAX, MEDIA_MAX, TEXT_BYTES_MAX
+from seriatim.media import Media
 
 if TYPE_CHECKING:
     from attrs import frozen as value
@@ -183,6 +185,13 @@ def _check_id(name: str, value: Any) -> None:
         raise InvalidInputError(name, "holds a lone surrogate")
 
 
+_further = attrgetter("wake_session_id", "wake_kind", "album_id", "edit_of")
+
+
+def _media(media: Iterable[Media]) -> tuple[Media, ...]:
+    return tuple(media)
+
+
 @frozen
 class MessageEvent:
     """One inbound message, as an adapter or a host hands it in.
@@ -191,7 +200,10 @@ class MessageEvent:
     message; with it, a redelivery is recognised for ever. ``received_at``: epoch ms at which the
     platform had it, kept with the message; None when it didn't say.
     ``internal``: made by the host itself (a wake), not by a person. ``wake_session_id``: the session that it is for;
-    where the lane has left that one, it doesn't run. ``wake_kind``: what it is about, in a word of the host's. Lone
+    where the lane has left that one, it doesn't run. ``wake_kind``: what it is about, in a word of the host's.
+    ``media``: what it carries besides its text, which may be empty then. ``album_id``: the platform's id of the album
+    that it is an item of; its items share a turn and are one event to the agent. ``edit_of``: the platform's id of an
+    earlier message that says this now, or, with ``deleted``, that was taken back; it never starts a command. Lone
     surrogates in ``text`` are replaced and the stored event says so (``mended``).
     """
 
@@ -203,7 +215,11 @@ class MessageEvent:
     internal: bool = False
     received_at: int | None = None
     wake_session_id: str | None = None
-    wake_kind: str = ""
+    wake_kind: str | None = None
+    media: tuple[Media, ...] = field(default=(), converter=_media)
+    album_id: str | None = None
+    edit_of: str | None = None
+    deleted: bool = False
 
     def __attrs_post_init__(self) -> None:
         if type(self.text) is not str:
@@ -218,14 +234,30 @@ class MessageEvent:
             _check_id("message_id", self.message_id)
         if self.reply_to_id is not None:
             _check_id("reply_to_id", self.reply_to_id)
-        if self.wake_session_id is not None or self.wake_kind:
-            if not self.internal:
-                raise InvalidInputError("wake_session_id", "only an internal event is a wake")
-            _check_id("wake_session_id", self.wake_session_id or "")
-            _check_id("wake_kind", self.wake_kind)
+        if self.media or self.deleted or any(value is not None for value in _further(self)):
+            self._check_further()
         at = self.received_at
         if at is not None and (type(at) is not int or not 0 <= at <= SAFE_INTEGER_MAX):
             raise InvalidInputError("received_at", "epoch milliseconds are needed")
+
+    def _check_further(self) -> None:
+        if self.media and (len(self.media) > MEDIA_MAX or not all(isinstance(media, Media) for media in self.media)):
+            raise InvalidInputError("media", f"at most {MEDIA_MAX} Media are needed")
+        if self.album_id is not None:
+            _check_id("album_id", self.album_id)
+            if not self.album_id or self.internal:
+                raise InvalidInputError("album_id", "a text is needed, and a person's message")
+        if self.edit_of is not None:
+            _check_id("edit_of", self.edit_of)
+            if not self.edit_of or self.internal:
+                raise InvalidInputError("edit_of", "a message's id is needed, and a person who changed it")
+        elif self.deleted:
+            raise InvalidInputError("deleted", "edit_of has to name the message")
+        if self.wake_session_id is not None or self.wake_kind is not None:
+            if not self.internal:
+                raise InvalidInputError("wake_session_id", "only an internal event is a wake")
+            _check_id("wake_session_id", self.wake_session_id or "")
+            _check_id("wake_kind", self.wake_kind or "")
 
 
 @value

@@ -38,6 +38,7 @@ from seriatim.actors.watchdog import Watchdog
 from seriatim.adapters.base import Adapter, Inbox
 from seriatim.adapters.sender import AdapterSender
 from seriatim.batch import Rules
+from seriatim.budgets import Limits
 from seriatim.clock import Clock
 from seriatim.config import GatewayConfig
 from seriatim.errors import (
@@ -397,10 +398,25 @@ class Opening(abc.ABC):
 
 def settings_of(config: GatewayConfig) -> Settings:
     """What the actors need of the configuration."""
+    told = config.budgets
+    budgets = Limits(
+        window_ms=round(told.window_s * 1000),
+        turns=told.turns,
+        tokens=told.tokens,
+        cost_usd=told.cost_usd,
+        warn_at=told.warn_at,
+        over=told.over,
+        slow_ms=round(told.slow_s * 1000),
+    )
     return Settings(
         keys=config,
         rules=Rules(
             collapse=config.queue.collapse,
+            album_window_ms=config.queue.album_window_ms,
+            budgets=budgets.any,
+            waiting_max=config.queue.waiting_max,
+            edit_running=config.queue.edit_running,
+            edit_after=config.queue.edit_after,
             separate_attempt=config.delivery.separate_attempt,
             stop_suspends=config.commands.stop_suspends,
             freshness_ms=config.agent.gateway_auto_continue_freshness * 1000,
@@ -415,6 +431,8 @@ def settings_of(config: GatewayConfig) -> Settings:
             partial=config.delivery.partial,
         ),
         slots_max=config.turns.concurrency_max,
+        per_user_max=config.turns.per_user_max,
+        budgets=budgets,
         warm_max=config.agent.agent_cache.max_size,
         age_ms_max=config.delivery.max_age_s * 1000,
         dm_without_ids=config.admission.dm_without_ids == "shared",

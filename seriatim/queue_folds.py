@@ -6,10 +6,19 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from seriatim.albums import album_target
 from seriatim.events import Data, Event
+from seriatim.queueing import Entry, size_of
 
 if TYPE_CHECKING:
     from seriatim.lane import LaneState
+
+
+def join_album(state: LaneState, data: Data, entry: Entry) -> None:
+    """A message placed "album" shares the turn of its album's other items."""
+    at = album_target(state, data)
+    if at is not None:
+        state.queue[at] = state.queue[at].joined(entry)
 
 
 def moved(state: LaneState, data: Data, event: Event) -> None:
@@ -28,8 +37,19 @@ def edited(state: LaneState, data: Data, event: Event) -> None:
     if held is None:
         return
     text = data["text"]
-    more = len(text) - len(held.data["text"])
-    state.waiting[inbox_id] = attrs.evolve(held, data={**held.data, "text": text})
+    told = {**held.data, "text": text}
+    if "media" in data:
+        told["media"] = data["media"]
+    more = size_of(told) - size_of(held.data)
+    state.waiting[inbox_id] = attrs.evolve(held, data=told)
     for at, entry in enumerate(state.queue):
         if inbox_id in entry.ids:
             state.queue[at] = attrs.evolve(entry, size=entry.size + more)
+
+
+def noted(state: LaneState, data: Data, event: Event) -> None:
+    """``inbox/noted``: the next turn is told of an edit, which doesn't wait itself."""
+    held = state.waiting.get(data["id"])
+    if held is not None:
+        told: Data = {"id": data["id"], "kind": "note", "text": data["text"], "source": held.data["source"]}
+        state.notes += ((told, event.time),)

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Literal
 import attrs
 
 from seriatim.events import Data
-from seriatim.limits import COMMIT_BYTES_MAX, COMMIT_MESSAGES_MAX
+from seriatim.limits import COMMIT_BYTES_MAX, COMMIT_MESSAGES_MAX, MEDIA_WEIGHT
 
 if TYPE_CHECKING:
     from attrs import frozen as value
 else:
     value = attrs.define
 
-Place = Literal["slot", "join", "replace", "tail"]
+Place = Literal["slot", "join", "replace", "tail", "album"]
 
 
 @value
@@ -39,9 +39,15 @@ class Entry:
         return Entry(self.kind, self.ids + other.ids, self.auth, self.size + other.size)
 
 
+def size_of(data: Data) -> int:
+    """What an accepted message counts for in a commit, roughly in bytes."""
+    media = data.get("media")
+    return len(data["text"]) + (MEDIA_WEIGHT * len(media) if media else 0)
+
+
 def entry_of(data: Data) -> Entry:
     """The entry that an accepted message makes by itself, from its event's data."""
-    return Entry(data["kind"], (data["id"],), authority(data), len(data["text"]))
+    return Entry(data["kind"], (data["id"],), authority(data), size_of(data))
 
 
 def authority(data: Data) -> str:

@@ -11,14 +11,14 @@ from typing import Final
 
 from seriatim.answering import accept_command, answer_command, say
 from seriatim.batch import Batch
-from seriatim.effects import ForgetAgent
+from seriatim.effects import ForgetAgent, MoveHere
+from seriatim.events import lane_log
 from seriatim.lane import LaneState
 from seriatim.limits import RESUME_LISTED_MAX
 from seriatim.mail import Inbound
 from seriatim.scope import asker_of, in_scope, prefix_of
 from seriatim.shown import Shown, TitledOf
 from seriatim.surface_commands import BUSY_TEXT, at_work, preview
-from seriatim.titles import title_of
 from seriatim.wakes import leave_session
 
 NOTHING_LISTED_TEXT: Final = "No conversation here has a title. Give this one a title: {0}title TITLE"
@@ -43,13 +43,14 @@ def resume_command(batch: Batch, m: Inbound) -> None:
     if at_work(batch.state):
         say(batch, m, BUSY_TEXT.format(m.prefix))
         return
-    shown = _found(batch, m, wanted)
+    known = titled(batch, m)
+    shown = _found(batch, m, wanted, known)
     if shown is None:
         say(batch, m, NOT_FOUND_TEXT.format(preview(wanted)))
     elif shown.session == batch.state.bound and batch.state.suspended_at is None:
         say(batch, m, ALREADY_TEXT)
     else:
-        _take_up(batch, m, shown)
+        _take_up(batch, m, shown, dict(known).get(shown.session, shown.session))
 
 
 def titled(batch: Batch, m: Inbound) -> list[Titled]:
@@ -77,10 +78,10 @@ def _list(batch: Batch, m: Inbound) -> None:
     answer_command(batch, m, LIST_TEXT.format(m.prefix, "\n".join(lines)))
 
 
-def _found(batch: Batch, m: Inbound, wanted: str) -> Shown | None:
+def _found(batch: Batch, m: Inbound, wanted: str, known: list[Titled]) -> Shown | None:
     session = _numbered(batch.state, wanted)
     if session is None:
-        named = [session for session, title in titled(batch, m) if title.casefold() == wanted.casefold()]
+        named = [session for session, title in known if title.casefold() == wanted.casefold()]
         session = named[0] if named else wanted
     shown = batch.shown(session) if _ID.fullmatch(session) else None
     if shown is None or shown.lane is None:
@@ -94,8 +95,12 @@ def _numbered(state: LaneState, wanted: str) -> str | None:
     return state.listed[number - 1] if 0 < number <= len(state.listed) else None
 
 
-def _take_up(batch: Batch, m: Inbound, shown: Shown) -> None:
-    title = title_of(batch.state, shown.session) or shown.session
+def _take_up(batch: Batch, m: Inbound, shown: Shown, title: str) -> None:
+    if shown.lane != lane_log(batch.state.key):
+        # Another lane's binding is the supervisor's to move, in a commit that takes the command in and answers it.
+        batch.keys.pop(m.key, None)
+        batch.internal.append(MoveHere(shown.session, batch.state.bound, m, RESUMED_TEXT.format(title)))
+        return
     accept_command(batch, m)
     if shown.session != batch.state.bound:
         leave_session(batch)

@@ -54,6 +54,8 @@ def lane_snapshot(state: LaneState) -> Data:
         data["drafts"] = list(map(list, state.drafts))
     if state.titles:
         data["titles"] = [list(told) for told in state.titles]
+    if state.notes:
+        data["notes"] = [list(note) for note in state.notes]
     if state.listed:
         data["listed"] = list(state.listed)
     return data
@@ -80,6 +82,7 @@ def lane_from_snapshot(key: str, version: int, data: Data) -> LaneState:
     state.drafts = tuple((claim, message_id) for claim, message_id in data.get("drafts", ()))
     state.listed = tuple(data.get("listed", ()))
     state.titles = tuple((session, title) for session, title in data.get("titles", ()))
+    state.notes = tuple((told, time) for told, time in data.get("notes", ()))
     return state
 
 

@@ -13,6 +13,7 @@ import attrs
 from attrs import Factory, frozen
 
 from seriatim.limits import SPEAKER_CHARS_MAX
+from seriatim.media import Media
 from seriatim.model import SessionSource
 
 if TYPE_CHECKING:
@@ -45,14 +46,20 @@ class Message:
 
 @value
 class Claim:
-    """One accepted message that the turn answers: its inbox id, text and origin."""
+    """One accepted message that the turn answers: its inbox id, text and origin.
+
+    An album is one: ``items`` are the ids of its messages, ``media`` all that they carry, ``text`` their captions.
+    ``kind`` "note": no message to answer, but word of one that was changed or taken back.
+    """
 
     id: str
     text: str
     source: SessionSource
     message_id: str | None
     time: int
-    kind: Literal["human", "queue", "wake"]
+    kind: Literal["human", "queue", "wake", "note"]
+    media: tuple[Media, ...] = ()
+    items: tuple[str, ...] = ()
 
 
 @value

@@ -38,8 +38,9 @@ FORMAT: Final = 2
 FORMAT_MIN: Final = 1
 """The oldest format that ``STEPS`` leads on from."""
 
-EVENTS_PER_ROW: Final = 6
-"""Events that one row of ``group_commit`` carries: a plain turn's commits have six and five."""
+EVENTS_PER_ROW: Final = 8
+"""Events that one row of ``group_commit`` carries: a plain turn's commits have six and five, and all eight when it
+starts and ends in one. Each row more costs a run of the trigger, each event that a row could carry a look of it."""
 
 HOT: Final = (
     "open_turn", "waiting", "owed", "phase", "since", "accepted", "answered", "merged", "dropped",
@@ -103,22 +104,23 @@ _SECOND: Final[tuple[str, ...]] = (
 STEPS: Final = (_FIRST, _SECOND)
 """Statements that lead from format i to i + 1, whatever data is there. Never change a released one; add another.
 
-Tables and indexes only: what writes them (``group_commit``) holds no data and is made anew after the last step, so it
-is always of the newest format and may change freely with it.
+Tables and indexes only: what writes them (``group_commit``) holds no data and is made anew wherever it isn't what this
+version has, so it may change freely.
 """
 
+
+# A type is greater than any number, as all text is; a NULL, from a program whose rows carry fewer events, is not.
+_ARMS: Final = " UNION ALL ".join(
+    f"SELECT NEW.at + {i}, iif(NEW.count > {i}, NEW.log, NEW.log2), "
+    f"iif(NEW.count > {i}, NEW.first, NEW.first2 - NEW.count) + {i}, NEW.y{i}, NEW.m{i}, NEW.d{i} "
+    f"WHERE NEW.y{i} > 0"
+    for i in range(EVENTS_PER_ROW)
+)
 
 _EVENTS: Final = f"""
   SELECT RAISE(ABORT, 'epoch') WHERE NEW.epoch IS NOT (SELECT epoch FROM meta);
   INSERT INTO events(at, log, seq, type, time, data)
-    {
-    " UNION ALL ".join(
-        f"SELECT NEW.at + {i}, iif(NEW.count > {i}, NEW.log, NEW.log2), "
-        f"iif(NEW.count > {i}, NEW.first, NEW.first2 - NEW.count) + {i}, NEW.y{i}, NEW.m{i}, NEW.d{i} "
-        f"WHERE NEW.y{i} IS NOT 0"
-        for i in range(EVENTS_PER_ROW)
-    )
-};"""  # noqa: S608  (the names are ours)
+    {_ARMS};"""  # noqa: S608  (the names are ours)
 
 _COMMITS: Final = """
   INSERT INTO commits(log, first, count, at, crc, epoch, id, part)
@@ -156,16 +158,28 @@ _TRIGGERS: Final = (
 
 
 def _writer() -> tuple[str, ...]:
-    """Statements that make the writing view anew; its triggers go with the old one."""
+    """The writing view and its triggers."""
     view = f"CREATE VIEW group_commit AS SELECT {', '.join(f'NULL AS {c}' for c in COLUMNS)} WHERE 0"
     return (
-        "DROP VIEW IF EXISTS group_commit",
         view,
         *(
             f"CREATE TRIGGER group_commit_{name} INSTEAD OF INSERT ON group_commit WHEN {condition}\nBEGIN{body}\nEND"
             for name, condition, body in _TRIGGERS
         ),
     )
+
+
+def restore_writer(connection: sqlite3.Connection) -> None:
+    """Make the writing view and its triggers what this version writes through, inside the caller's transaction.
+
+    They hold no data, so a file of today's format may have come with those of another version. Raises sqlite3.Error.
+    """
+    present = connection.execute("SELECT sql FROM sqlite_schema WHERE tbl_name = 'group_commit'").fetchall()
+    wanted = _writer()
+    if {sql for (sql,) in present} != set(wanted):
+        connection.execute("DROP VIEW IF EXISTS group_commit")  # its triggers go with it
+        for text in wanted:
+            connection.execute(text)
 
 
 def insert_sql(rows: int) -> str:
@@ -194,9 +208,10 @@ def migrate(path: str, store_id: str, busy_ms: int) -> None:
         told = _Progress(path, version) if version else None
         if told is not None:
             connection.set_progress_handler(told.look, _PROGRESS_STEPS)
-        for statements in (*STEPS[version:], _writer() if version < FORMAT else ()):
+        for statements in STEPS[version:]:
             for statement in statements:
                 database.execute(statement)
+        restore_writer(connection)
         if version == 0:
             database.execute("INSERT INTO meta VALUES (1, ?, 0, '')", [store_id])
             database.execute(f"PRAGMA application_id = {APPLICATION_ID}")

@@ -21,6 +21,7 @@ from attrs import frozen
 
 from seriatim.errors import SeriatimError, StoreUnhealthyError
 from seriatim.limits import SPOOL_BYTES_MAX
+from seriatim.media import Media
 from seriatim.model import MessageEvent, SessionSource
 
 from .files import sync_folder
@@ -227,6 +228,8 @@ def _line(message: Spooled) -> bytes:
     }
     for name in _FURTHER:
         value = getattr(event, name)
+        if name == "media":
+            value = [media.to_data() for media in event.media] or None
         if value is not None and value != "" and value is not False:
             told[name] = value
     text = _dump(told)
@@ -240,6 +243,8 @@ def _parse(line: bytes) -> Spooled | None:
         if crc32(_dump(told).encode()) != held["crc"]:
             return None
         further = {name: told[name] for name in _FURTHER if name in told}
+        if "media" in further:
+            further["media"] = [Media.from_data(media) for media in further["media"]]
         event = MessageEvent(told["text"], SessionSource.from_dict(told["source"]), **further)
         return Spooled(told["id"], told["key"], told["prefix"], told["time"], event)
     except (ValueError, KeyError, TypeError, SeriatimError):
@@ -262,4 +267,4 @@ def _further() -> Iterable[str]:
 
 
 _FURTHER: Final = tuple(_further())
-"""The other fields of an event, all plain JSON."""
+"""The other fields of an event, all plain JSON but for its media."""

@@ -39,7 +39,7 @@ from .files import alone_in, connect_readonly, create_private, error_name, inspe
 from .places import Place, place_of
 from .plain import PlainGroup, stage_plain
 from .rows import NO_ROW, lay_out, padded, statement
-from .schema import COLUMNS, FORMAT, migrate
+from .schema import COLUMNS, FORMAT, migrate, restore_writer
 from .sqlite_growth import compact, keep
 from .sqlite_reader import SqliteReader
 from .sqlite_upkeep import prune, referenced, remove_log
@@ -284,6 +284,7 @@ class SqliteStore:
             connection.execute("UPDATE meta SET epoch = epoch + 1, owner = ?", [self._owner])
             (epoch,) = connection.execute("SELECT epoch FROM meta").fetchone()
             restore_views(connection)
+            restore_writer(connection)
             connection.execute("COMMIT")
             self._files = (place_of(self.path), place_of(self.path + "-wal"))
         except BaseException:

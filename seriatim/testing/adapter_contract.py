@@ -10,7 +10,7 @@ from __future__ import annotations
 import abc
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, nullcontext
 from typing import Literal, Protocol, cast
 
 import attrs
@@ -19,7 +19,7 @@ from attrs import frozen
 
 from seriatim.adapters.base import Adapter, Edits, Lookup
 from seriatim.errors import SendError
-from seriatim.model import MessageEvent, Outbound, Target
+from seriatim.model import MessageEvent, Outbound, SessionSource, Target
 
 BURST = 500
 WAIT_S_MAX = 30.0
@@ -59,6 +59,11 @@ class RecordingInbox:
             return Answer("refused", "a test says so") if self.refuse else Answer()
         finally:
             self.inside -= 1
+
+    def expecting(self, source: SessionSource, album_id: str) -> AbstractContextManager[None]:
+        """The port's other door: nothing here waits for an album."""
+        del source, album_id
+        return nullcontext()
 
     async def learn_alias(self, old: str, new: str, *, kind: Literal["user", "chat"] = "user", scope: str = "") -> None:
         """The port's other door: keeps what it is told."""

@@ -261,6 +261,7 @@ class _Lane:
         self.turns = 0
         self.undecided = 0
         self.aborted = False
+        self.steered = False
         self.session = ""
         self.stopped_at: int | None = None
         self.passed_on: list[str] = []
@@ -344,6 +345,13 @@ class _Lane:
         elif self.stopped_at is None:
             self.stopped_at = -1 if event.data["reason"] == "interrupted" else event.seq
 
+    def _queue_moved(self, event: Event) -> None:
+        """Its order is no longer that of arrival, unless the first wake comes before what isn't one."""
+        moved = self.messages[event.data["id"]]
+        earlier = [m for m in self.messages.values() if m.kind == "wake" and m.seq < moved.seq]
+        if moved.kind != "wake" or event.data["to"] or any(not m.ends and not m.claims for m in earlier):
+            self.steered = True
+
     def _inbox_claimed(self, event: Event) -> None:
         claimed = [self.messages[inbox_id] for inbox_id in event.data["ids"]]
         self.turns += 1
@@ -353,7 +361,7 @@ class _Lane:
         for message in claimed:
             if message.ends:
                 self.wrong.append(f"{message.id} is claimed after its end")
-            if not message.claims and any(
+            if not (message.claims or self.steered) and any(
                 other.seq < message.seq
                 and not other.claims
                 and not other.ends
@@ -372,6 +380,8 @@ class _Lane:
     def _inbox_answered(self, event: Event) -> None:
         message = self.messages[event.data["id"]]
         message.ends.append(f"answered {event.data['end']}")
+        if event.data["by"] == "edit":
+            return  # it says nothing, and nothing is owed for it
         self.undecided += 1
         if message.command in ("new", "reset", "stop"):
             self.aborted = False

@@ -52,7 +52,7 @@ class Witness:
         self.attempts: Counter[tuple[str, int]] = Counter()
         self.owed: set[str] = set()
         self.heads: dict[str, int] = {}
-        self._said: dict[str, list[tuple[int, str]]] = {}
+        self._said: dict[str, list[tuple[int, str | None, str]]] = {}
         self._waiting: dict[str, set[str]] = {}
         self._counts: dict[str, Counter[str]] = {}
         self._incarnations: dict[LogId, int] = {}
@@ -117,11 +117,13 @@ class Witness:
             case "lane/merged":
                 self._move(owner, data)
             case "user/message" | "assistant/message":
-                self._said.setdefault(owner, []).append((data["turn"], data["text"]))
+                said = (data["turn"], data["text"], data["id"] if "at" in data else "")
+                self._said.setdefault(owner, []).append(said)
             case "tool/call":
                 self.calls.add((owner, data["id"]))
             case "tool/result":
                 self.results.add((owner, data["id"]))
+                self._said.setdefault(owner, []).append((data["turn"], None, ""))
             case "delivery/owed":
                 self.owed.add(data["id"])
                 if data.get("attempt"):
@@ -179,7 +181,13 @@ class Witness:
     def begins(self, job: TurnJob) -> None:
         """A turn's agent sees the conversation for the first time: it is what the log holds."""
         told = [message.text for message in job.history if message.role != "tool"]
-        known = [text for turn, text in self._said.get(job.session, ()) if turn < job.number]
+        said = [told for told in self._said.get(job.session, ()) if told[0] < job.number]
+        if job.resumed_from is not None:
+            # What is asked again, with nothing done about it yet, stands in the turn itself.
+            again = {inbox_id for claim in job.claims for inbox_id in (claim.id, *claim.items)}
+            while said and said[-1][2] in again:
+                del said[-1]
+        known = [text for _, text, _ in said if text is not None]
         self.checked["history_is_the_log"] += 1
         if told != known:
             self._complain(f"{job.lane}: turn {job.generation} sees {told}, the log says {known}")

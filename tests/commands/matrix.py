@@ -133,6 +133,12 @@ def read(text: str | None = None) -> Matrix:
 _FIELDS: Final = {"rule", "says", "turn", "starts", "waits", "dropped", "session", "shows", "does"}
 
 
+MID_TURN: Final = tuple(
+    cell.text for cell in read().cells if cell.state == "running" and cell.command != "queue" and cell.user == "u"
+)
+"""Each command as one may type it while a turn runs, but for the one that is a message."""
+
+
 class Stage:
     """One lane in one of the states, and what a command does to it."""
 

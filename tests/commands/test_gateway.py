@@ -209,3 +209,65 @@ def test_an_operator_restarts(tmp_path: Path) -> None:
             assert "Restarting" in (await b.heard(2))[-1]
 
     run(story())
+
+
+def test_ones_own_conversation_is_taken_along(tmp_path: Path) -> None:
+    """From a direct message one takes up what one said in a group, never what somebody else did; there it is gone."""
+    agent, platform = Seen(), FakePlatform()
+    group = {"chat_id": "-5", "chat_type": "group"}
+
+    async def story() -> None:
+        async with bot(agent, tmp_path, platform) as b:
+
+            async def told(user: str, text: str, **where: str) -> str:
+                count = len(platform.texts())
+                platform.say(text, user_id=user, **{"chat_id": f"dm {user}", **where})
+                return (await b.heard(count + 1))[-1]
+
+            await told("alice", "/new plan", **group)
+            await told("alice", "a", **group)
+            await told("bob", "b")
+            assert "There is no conversation" in await told("bob", "/resume plan")
+            assert "There is no conversation" in await told("bob", "/resume plan", **group)
+            assert "1. plan" in await told("alice", "/resume")
+            assert await told("alice", "/resume 1") == "Taken up again: plan."
+            await told("alice", "c")
+            assert agent.histories[-1] == ["a", "answer 1"]
+            await told("alice", "d", **group)
+            assert agent.histories[-1] == []
+            assert "There is no conversation" in await told("alice", "/resume plan", **group)
+            assert b.errors == []
+
+    run(story())
+    assert balance_holds(tmp_path)
+
+
+def test_a_busy_lane_keeps_its_conversation(tmp_path: Path) -> None:
+    """While a turn runs in the other lane nothing is moved; the command is answered, and works afterwards."""
+    go = asyncio.Event()
+
+    async def slow(turn: Any) -> str:
+        if turn.text == "slow":
+            await go.wait()
+        return f"re {turn.text}"
+
+    platform = FakePlatform()
+    group = {"chat_id": "-5", "chat_type": "group"}
+
+    async def story() -> None:
+        async with bot(slow, tmp_path, platform) as b:
+            platform.say("/new plan", user_id="alice", **group)
+            await b.heard(1)
+            platform.say("slow", user_id="alice", **group)
+            await until(lambda: b.health["turns_running"] == 1)
+            platform.say("/resume plan", user_id="alice")
+            assert "busy" in (await b.heard(2))[-1]
+            go.set()
+            await b.heard(3)
+            await b.at_rest()
+            platform.say("/resume plan", user_id="alice")
+            assert (await b.heard(4))[-1] == "Taken up again: plan."
+            assert b.errors == []
+
+    run(story())
+    assert balance_holds(tmp_path)

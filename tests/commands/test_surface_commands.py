@@ -8,9 +8,11 @@ import pytest
 
 from seriatim.actors.surfaces import read_messages, read_shown
 from seriatim.batch import Rules
+from seriatim.edits import rewrite
 from seriatim.effects import ForgetAgent, RunTurn
 from seriatim.events import session_log
 from seriatim.shown import Loaded
+from seriatim.surface import fold, visibility
 from seriatim.surface_commands import NOTHING_TEXT, NOTHING_TO_REDO_TEXT, NOTHING_TO_RETRY_TEXT, OTHERS_TEXT
 from seriatim.turn import StepOffered, ToolCall, ToolFinished
 from tests.core.bench import Bench
@@ -158,8 +160,16 @@ def test_retry_asks_again_with_all_that_came_with_it() -> None:
     assert (again.number, again.resumed_from) == (2, 1)
     bench.answer("second")
     assert shows(bench) == ["a", "second"]
-    assert [e.data["text"] for e in bench.session_events() if e.type == "assistant/message"] == ["first", "second"]
-    assert [e.data["text"] for e in bench.session_events() if e.type == "user/message"] == ["a"]
+    events = bench.session_events()
+    assert [e.data["text"] for e in events if e.type == "user/message"] == ["a"]
+    answers = [e for e in events if e.type == "assistant/message"]
+    seen = visibility(fold(events), events)
+    assert [(e.data["text"], seen[e.seq]) for e in answers] == [("first", "undone"), ("second", "current")]
+    # What the log has can be shown again.
+    question = next(e for e in events if e.type == "user/message")
+    first = [(e.type, {"text": e.data["text"]}) for e in (question, answers[0])]
+    restored = [*events, *rewrite(fold(events), first, 3, bench.now.time)]
+    assert [restored[seq].data["text"] for seq in fold(restored).seqs()] == ["a", "first"]
 
 
 def test_a_retry_can_be_retried_and_undone() -> None:

@@ -38,10 +38,24 @@ max_size = 2
 
 [turns]
 concurrency_max = 3
+per_user_max = 2
+
+[budgets]
+window_s = 60
+turns = 10
+tokens = 1000
+cost_usd = 0.5
+warn_at = 0.5
+over = "block"
+slow_s = 1
 
 [queue]
 collapse = "replace"
 busy = "queue"
+album_window_ms = 100
+edit_running = "ignore"
+edit_after = "turn"
+waiting_max = 50
 
 [delivery]
 separate_attempt = true

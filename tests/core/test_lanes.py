@@ -7,7 +7,7 @@ import pytest
 from seriatim.batch import Rules
 from seriatim.commands import NOTHING_TO_STOP_TEXT, parse_command
 from seriatim.effects import Ack, CancelTurn, Deliver, DropDelivery, Finished, Nack, RunTurn
-from seriatim.limits import COMMIT_BYTES_MAX, COMMIT_MESSAGES_MAX, WAITING_MAX
+from seriatim.limits import COMMIT_BYTES_MAX, COMMIT_MESSAGES_MAX
 from seriatim.mail import AttemptWanted
 from seriatim.outbox import Channel
 from seriatim.queueing import Entry, place
@@ -124,11 +124,9 @@ def test_a_burst_into_a_busy_lane_needs_few_commits() -> None:
     assert [len(entry.ids) for entry in bench.gate.durable.queue] == [256, 244]
 
 
-def test_a_full_queue_refuses_messages_but_not_commands(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_queue_refuses_messages_but_not_commands() -> None:
     """Beyond the bound inbound is refused; /new and /stop still get through, or nobody could clear it."""
-    monkeypatch.setattr("seriatim.decide.WAITING_MAX", 3)
-    assert WAITING_MAX > 3
-    bench = Bench()
+    bench = Bench(Rules(waiting_max=3))
     for text in ("a", "b", "c", "d", "/queue e"):
         bench.said(text)
     assert [nack.reason for nack in bench.all(Nack)] == ["queue_full", "queue_full"]

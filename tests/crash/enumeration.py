@@ -121,7 +121,7 @@ def _plans(scenario: Scenario, seed: int, depth: Depth, clean: Trace) -> Iterato
         at = struck[which]
         yield (Fate(at=at),), labels[at]
     for number in range(1, len(clean.labels)):  # a scenario that stops has further lives
-        for at in spread(len(clean.labels[number]), depth.singles):
+        for at in spread(len(clean.labels[number]), min(depth.singles, 12)):
             yield (*(Fate(),) * number, Fate(at=at)), clean.labels[number][at]
     commits = {labels[at]: at for at in frames if is_kill_point(scenario.name, labels[at], torn=True)}
     for label, at in commits.items() if depth.torn else ():

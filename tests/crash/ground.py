@@ -46,6 +46,8 @@ class Ground:
 
     def echoed(self, text: str) -> bool:
         """Whether the agent repeats this text."""
+        if not text:
+            return False  # a /retry: it repeats what it asks for again
         return text.split(maxsplit=1)[0] not in ("fail", "silent", "never", "long")
 
     def whole(self, reader: StoreReader, log: LogId) -> list[Event]:

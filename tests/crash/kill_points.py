@@ -191,9 +191,19 @@ KILL_POINTS: Final = (
     ),
     KillPoint("K39", "the third interruption", "given up, said so", _whole("three deaths", "three drains")),
     KillPoint("K40", "a wake is given twice", "once", _whole("wake given again")),
-    KillPoint("K41", "/undo", "whole or not at all", _whole("undo"), later="undo"),
+    KillPoint(
+        "K41",
+        "/undo",
+        "whole or not at all",
+        _at("commit .*surface/reset", "undo") + _at("commit .*surface/reset", "undo", torn=True),
+    ),
     KillPoint("K42", "compaction", "before or after it", _at("compact", "long logs")),
-    KillPoint("K43", "/retry", "one commit: there is no between", _whole("retry"), later="retry"),
+    KillPoint(
+        "K43",
+        "/retry, reset, not begun",
+        "one commit: there is no between",
+        _at("commit .*surface/reset", "retry") + _at("commit .*surface/reset", "retry", torn=True),
+    ),
     KillPoint("K44", "a fork is copied", "whole or not at all", environment="forks"),
     KillPoint(
         "K45",

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from unittest import mock
 
-from seriatim.actors import session_files
+import seriatim.opening
 from seriatim.adapters.irc import IrcAdapter
 from seriatim.cli import main
 from seriatim.model import Outbound, Sent
@@ -32,7 +32,7 @@ def run() -> int:
         return sent
 
     with (
-        mock.patch.object(session_files, "SqliteStore", partial(_open, points)),
+        mock.patch.object(seriatim.opening, "SqliteStore", partial(_open, points)),
         mock.patch.object(IrcAdapter, "send", halting_send),
     ):
         return main(sys.argv[1:])

@@ -146,7 +146,7 @@ def test_an_id_is_one_of_its_chat_and_account(tmp_path: Path) -> None:
 
 
 def test_our_own_echo_is_nobody_s_turn(tmp_path: Path) -> None:
-    """A platform shows the account its own messages: they are acked, and neither stored nor answered."""
+    """A platform shows the account its own messages: they are acked, and neither stored nor answered (B153)."""
     agent = Counting()
     platform = FakePlatform(own_id="bot7")
 
@@ -186,7 +186,7 @@ class OtherBot(FakePlatform):
 
 def test_two_bots_come_to_an_end(tmp_path: Path) -> None:
     """A bot that answers each of our answers: after so many exchanges ours is silent, with the reason in the log; a
-    person's word begins anew.
+    person's word begins anew (B153).
     """
     platform = OtherBot()
     config = attrs.evolve(bots_config(3), group_sessions_per_user=False)

@@ -23,8 +23,8 @@ from unittest import mock
 
 import seriatim.actors.spooling
 import seriatim.gate
+import seriatim.opening
 from seriatim import Gateway, GatewayConfig, MessageEvent, Platform, SessionSource
-from seriatim.actors import session_files
 from seriatim.adapters.base import Capabilities, Inbox
 from seriatim.config import DeliveryConfig, StorageConfig
 from seriatim.errors import SendError
@@ -163,7 +163,7 @@ def main() -> int:
     if options.hurry:
         for module, waits in ((seriatim.gate, "COMMIT_RETRY_MS"), (seriatim.actors.spooling, "SPOOL_RETRY_MS")):
             setattr(module, waits, (20, 50, 50, 50))
-    with mock.patch.object(session_files, "SqliteStore", partial(_open, points)):
+    with mock.patch.object(seriatim.opening, "SqliteStore", partial(_open, points)):
         return 0 if gateway.run() else 1
 
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, Literal
 from unittest import mock
 
+import seriatim.opening
 from seriatim import Gateway, GatewayConfig, Turn
-from seriatim.actors import session_files
 from seriatim.commits import Commit
 from seriatim.config import StopConfig, StorageConfig
 from seriatim.errors import StoreUnhealthyError
@@ -97,7 +97,7 @@ class World:
             async with asyncio.timeout(WAIT_S * 3):
                 await scenario()
 
-        with mock.patch.object(session_files, "SqliteStore", self.medium.open):
+        with mock.patch.object(seriatim.opening, "SqliteStore", self.medium.open):
             asyncio.run(whole())
 
     async def until(self, wanted: Callable[[], bool], *, step_ms: int = 50) -> None:

@@ -109,6 +109,8 @@ class Follower:
         fact = ("command" if data["by"] == "command" else "answered", data["id"])
         if data["by"] == "command" or self._due[fact]:
             self._came(fact)
+            if fact[0] == "command" and self._due:
+                self._differ(f"the command is answered, and the model expects {sorted(self._due)} before that")
             return
         due = self.model.ended(data["id"])
         if due is None:

@@ -158,6 +158,29 @@ def test_each_call_keeps_its_place_among_messages(tmp_path: Path) -> None:
     run(work())
 
 
+def test_a_session_moves_between_lanes(tmp_path: Path) -> None:
+    """One commit for both lanes: ours goes on with it, the other one starts fresh; a compare-and-set guards it."""
+    other = SessionSource("telegram", "2", user_id="8")
+
+    async def work() -> None:
+        async with Gateway(echo, tmp_path / "home") as gateway:
+            sessions = gateway.sessions.aio
+            await told(gateway, "ours")
+            await told(gateway, "theirs", other)
+            one = await sessions.get_or_create_session(SOURCE)
+            two = await sessions.get_or_create_session(other)
+            assert await sessions.switch_session(one.session_key, two.session_id, expected_session_id="x") is None
+            moved = await sessions.switch_session(one.session_key, two.session_id, expected_session_id=one.session_id)
+            assert moved is not None
+            assert (moved.session_key, moved.session_id) == (one.session_key, two.session_id)
+            assert await told(gateway, "more") == "none: more"
+            loaded = await sessions.load_transcript(two.session_id)
+            assert [m["content"] for m in loaded if m["role"] == "user"] == ["theirs", "more"]
+            assert (await sessions.get_or_create_session(other)).session_id not in (one.session_id, two.session_id)
+
+    run(work())
+
+
 def test_accounts_are_lanes_of_their_own(tmp_path: Path) -> None:
     """A source names the lane that its messages made, under whatever account they came."""
 

@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from seriatim.commits import Commit, Durable, Part
+from seriatim.events import Event, lane_log
 from seriatim.storage.schema import FORMAT, STEPS, migrate
+from seriatim.storage.sqlite import SqliteStore
 
 
 def shape(path: Path) -> list[tuple[str, str]]:
@@ -35,4 +38,24 @@ def test_an_older_file_becomes_a_new_one(tmp_path: Path, version: int) -> None:
     connection.close()
     migrate(str(path), "y", 1000)
     migrate(str(fresh), "z", 1000)
+    assert shape(path) == shape(fresh)
+
+
+def test_a_writer_of_another_version_is_made_anew(tmp_path: Path) -> None:
+    """A file of today's format may come with other ways to write it: opening makes them today's, and they write."""
+    path, fresh = tmp_path / "state.db", tmp_path / "fresh.db"
+    SqliteStore(fresh).close()
+    SqliteStore(path).close()
+    connection = sqlite3.connect(path)
+    connection.execute("DROP VIEW group_commit")
+    connection.execute("CREATE VIEW group_commit AS SELECT NULL AS epoch WHERE 0")
+    connection.execute("CREATE TRIGGER group_commit_plain INSTEAD OF INSERT ON group_commit BEGIN SELECT 1; END")
+    connection.commit()
+    connection.close()
+    assert shape(path) != shape(fresh)
+    store = SqliteStore(path)
+    log = lane_log("k")
+    part = Part(log, 0, (Event("inbox/merged", 0, 1, {"ids": ["a"], "into": "b"}),), None, {"id": "k", "version": 1})
+    assert store.commit([Commit("c", log, 1, (part,))]) == [Durable("c")]
+    store.close()
     assert shape(path) == shape(fresh)

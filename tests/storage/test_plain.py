@@ -18,7 +18,7 @@ from seriatim.limits import STORE_COMMIT_BYTES_MAX
 from seriatim.storage.encoding import encode_events
 from seriatim.storage.plain import PlainGroup, stage_plain
 from seriatim.storage.rows import lay_out, statement
-from seriatim.storage.schema import STEPS, _writer
+from seriatim.storage.schema import STEPS, restore_writer
 from seriatim.storage.staging import LogState, Staging
 
 from .test_differential import OBJECTS
@@ -53,9 +53,10 @@ def staged_one_by_one(commits: list[Commit]) -> Staging:
 def written(values: list[Any], rows: int) -> list[Any]:
     """All rows of the database after these were written."""
     connection = sqlite3.connect(":memory:", isolation_level=None)
-    for statements in (*STEPS, _writer()):
+    for statements in STEPS:
         for sql in statements:
             connection.execute(sql)
+    restore_writer(connection)
     connection.execute("INSERT INTO meta VALUES (1, 'x', 3, '')")
     connection.execute(statement(rows), values)
     tables = ("events", "commits", "keys", "lanes")

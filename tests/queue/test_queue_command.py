@@ -1,0 +1,121 @@
+"""/queue in a chat: what waits, by numbers, and what people may do to their own."""
+
+from __future__ import annotations
+
+import pytest
+
+from seriatim.effects import Deliver, RunTurn
+from seriatim.queue_commands import queued_text
+from tests.core.bench import Bench
+
+
+def told(bench: Bench, text: str, **source: str) -> str:
+    """What the bot says to a command."""
+    bench.forget()
+    bench.said(text, **source)
+    assert bench.fold() == bench.gate.durable
+    return bench.all(Deliver)[0].parts[0]
+
+
+def waits(bench: Bench) -> list[list[str]]:
+    """The texts of each waiting turn."""
+    state = bench.gate.durable
+    return [[state.waiting[i].data["text"] for i in entry.ids] for entry in state.queue]
+
+
+def busy(*texts: str) -> Bench:
+    """A running turn, and these waiting."""
+    bench = Bench()
+    bench.said("run")
+    for text in texts:
+        bench.said(text)
+    return bench
+
+
+@pytest.mark.parametrize(
+    ("args", "text"),
+    [
+        ("", None),
+        ("list", None),
+        ("clear", None),
+        ("CANCEL 2", None),
+        ("move 1 2", None),
+        ("edit 1 all of it\nhere", None),
+        ("cancel the meeting", "cancel the meeting"),
+        ("clear the table", "clear the table"),
+        ("edit 2", "edit 2"),
+        ("move 1", "move 1"),
+        ("-- clear", "clear"),
+        ("--", None),
+        ("--flag", "--flag"),
+    ],
+)
+def test_what_is_queued_and_what_is_asked(args: str, text: str | None) -> None:
+    """Only the exact forms steer; any other text gets its turn."""
+    assert queued_text(args) == text
+
+
+def test_the_list_is_numbered() -> None:
+    """Next first, a turn a line; what a text holds can't imitate another line."""
+    bench = busy("a\n2. forged", "b", "/queue c")
+    bench.wake("d")
+    assert told(bench, "/queue").splitlines() == [
+        "What waits, next first:",
+        "1. a 2. forged (and 1 more)",
+        "2. c",
+        "3. (internal) d",
+    ]
+    assert told(Bench(), "/queue").startswith("Nothing waits. /queue TEXT")
+
+
+def test_a_number_can_be_cancelled() -> None:
+    """And what it was is told, so that nobody takes back the wrong one unseen."""
+    bench = busy("a", "/queue b", "/queue c")
+    assert told(bench, "/queue cancel 2") == "Cancelled: b"
+    assert waits(bench) == [["a"], ["c"]]
+    assert "no number 3" in told(bench, "/queue cancel 3")
+    assert "no number 0" in told(bench, "/queue cancel 0")
+
+
+def test_a_number_can_be_edited_and_moved() -> None:
+    """The turns then run as they stand."""
+    bench = busy("/queue a", "/queue b", "/queue c")
+    assert told(bench, "/queue edit 2 B it is") == "It says now: B it is"
+    assert told(bench, "/queue move 3 1") == "Number 1 now: c"
+    assert told(bench, "/queue move 1 99") == "Number 3 now: c"
+    assert told(bench, "/queue move 3 3") == "Number 3 now: c"
+    assert waits(bench) == [["a"], ["B it is"], ["c"]]
+
+
+def test_clearing_takes_back_ones_own() -> None:
+    """Wakes and what others said stay."""
+    bench = busy("a", "/queue b")
+    bench.said("theirs", user="other")
+    bench.wake("w")
+    assert told(bench, "/queue clear") == "Cleared: 2 of yours waited."
+    assert waits(bench) == [["theirs"], ["w"]]
+    assert told(bench, "/queue clear") == "Nothing of yours waits."
+
+
+def test_nobody_changes_anothers_words() -> None:
+    """In a shared conversation: not cancelled, edited or moved; of a merged turn only one's own part goes."""
+    bench = busy("mine", "/queue mine too")
+    bench.said("theirs", user="other")
+    for text in ("cancel 2", "edit 2 x", "move 2 1", "move 1 2"):
+        assert "nothing of yours" in told(bench, f"/queue {text}", user="other") or text == "move 1 2"
+    assert waits(bench) == [["mine", "theirs"], ["mine too"]]
+    told(bench, "/queue cancel 1", user="other")
+    assert waits(bench) == [["mine"], ["mine too"]]
+
+
+def test_a_long_queue_is_cut() -> None:
+    """Twenty are shown and the rest counted."""
+    bench = busy(*(f"/queue {n}" for n in range(25)))
+    assert told(bench, "/queue").splitlines()[-1] == "and 5 more"
+
+
+def test_an_escaped_text_is_queued() -> None:
+    """/queue -- clear gives "clear" a turn."""
+    bench = busy("/queue -- clear")
+    bench.answer()
+    assert [data["text"] for data, _ in bench.all(RunTurn)[-1].claims] == ["clear"]
