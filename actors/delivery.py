@@ -139,9 +139,11 @@ class DeliveryActor(PooledActor):
         ended: Callable[[str], None],
         starts: Callable[[Callable[[], int]], None],
         drafts: Drafts | None = None,
+        chat_moved: Callable[[str, str, str], object] = lambda lane, old, new: None,
     ) -> None:
         super().__init__()
         self.account = account
+        self._chat_moved = chat_moved
         self._ended = ended
         self._starts = starts
         self._sender = sender
@@ -393,6 +395,8 @@ class DeliveryActor(PooledActor):
     def _failed(self, chat_id: str, job: _Job, part: int, error: SendError) -> None:
         chat = self._chats[chat_id]
         delivery = job.effect.delivery
+        if error.moved_to is not None:
+            self._chat_moved(job.lane, job.effect.target.chat_id, error.moved_to)
         if self._lost_its_place(job, part, error):
             self._post(job.lane, PartFailed(delivery, part, error.reason))
             job.recorded = False

@@ -24,6 +24,7 @@ REFUSALS: Final = {
     "storage_unavailable": REFUSED,
     "queue_full": "Too much waits in this conversation already, so your message was not taken. Please try again later.",
     "lane_busy": "Too much is coming in at once, so your message was not taken. Please try again later.",
+    "busy": "One thing after the other: please say that again when the answer to what came before is there.",
     "over_budget": "You have used what you may use here for now, so your message was not taken.",
 }
 """What a chat is told by the reason of a refusal; others say nothing that a person could act on."""

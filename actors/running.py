@@ -52,8 +52,8 @@ class RunningTurns:
     def begin(self, lane: str, turn: int, generation: int) -> None:
         """The lane's turn starts now; the one before is forgotten."""
         self._runs[lane] = _Run(turn, generation, self._clock.monotonic_ms())
-        if self._timer is None and self.silence_ms:
-            self._timer = self._clock.call_later(self.silence_ms, self._look)
+        if self._timer is None:
+            self._watch()
 
     def over(self, lane: str) -> None:
         """The lane's turn has ended, durably."""
@@ -93,11 +93,26 @@ class RunningTurns:
         if run is not None:
             run.since = self._clock.monotonic_ms()
             run.commits = False
+            if self._timer is None:
+                self._watch()
+
+    def asks(self, lane: str, generation: int, more: int) -> None:
+        """The agent waits for ``more`` answers more (or less) from outside."""
+        run = self._of(lane, generation)
+        if run is not None:
+            run.since = self._clock.monotonic_ms()
+            run.asks = max(0, run.asks + more)
+            if self._timer is None:
+                self._watch()
 
     def shown(self, lane: str, generation: int) -> str:
         """What the turn has shown and not said in a message since."""
         run = self._of(lane, generation)
         return "" if run is None or run.shown is None else "".join(run.shown)
+
+    def _watch(self) -> None:
+        if self.silence_ms:
+            self._timer = self._clock.call_later(self.silence_ms, self._look)
 
     def _of(self, lane: str, generation: int) -> _Run | None:
         run = self._runs.get(lane)
@@ -109,15 +124,14 @@ class RunningTurns:
         now = self._clock.monotonic_ms()
         oldest: float | None = None
         for lane, run in list(self._runs.items()):
-            if run.ended:
-                continue
-            if run.commits or run.asks:
-                run.since = now
-            elif now - run.since >= self.silence_ms:
+            if run.ended or run.commits or run.asks:
+                continue  # who goes on begins to be watched again
+            if now - run.since >= self.silence_ms:
                 run.ended = True  # what it has shown is still wanted
                 detail = SILENT.format(self.silence_ms / 1000)
                 self._tell(lane, TurnBroken(run.turn, run.generation, detail, "timeout"))
                 continue
             oldest = run.since if oldest is None else min(oldest, run.since)
         if oldest is not None and self.silence_ms:
-            self._timer = self._clock.call_later(oldest + self.silence_ms - now, self._look)
+            # A whole millisecond at least: sums of floats may fall short of the time for ever.
+            self._timer = self._clock.call_later(max(1.0, oldest + self.silence_ms - now), self._look)

@@ -45,7 +45,7 @@ from seriatim.commits import Hot
 from seriatim.effects import MoveHere
 from seriatim.errors import ActorError, StoreUnhealthyError
 from seriatim.events import LogId
-from seriatim.keys import KeySettings, canonical_key, escape_part
+from seriatim.keys import KeySettings, canonical_key, escape_part, key_parts
 from seriatim.limits import MEDIA_WEIGHT
 from seriatim.mail import Ask, DrainTimedOut, Inbound
 from seriatim.model import MessageEvent, SessionSource
@@ -74,6 +74,7 @@ class Settings:
     age_ms_max: int
     dm_without_ids: bool
     growth: Growth = Factory(Growth)
+    idle_ms: int = 0
     per_user_max: int = 0
     budgets: Limits = Factory(Limits)
     silence_ms: int = 0
@@ -81,10 +82,11 @@ class Settings:
 
 @frozen
 class Opened:
-    """The store is open. ``open_work``: the lanes that a start has to look at."""
+    """The store is open. ``open_work``: the lanes that a start has to look at; ``store_id``: the store's own."""
 
     store: Store
     open_work: Sequence[tuple[LogId, Hot]]
+    store_id: str = ""
 
 
 class Runtime:
@@ -166,9 +168,11 @@ class Runtime:
         )
         self._port = CommitPort(self._writer, at_once=self._at_once)
 
-    def flush(self, whole_group: bool = False) -> bool:
-        """Hand the lanes' commits to the writer; the loop dispatcher's hand-off (see ``LoopDispatcher``)."""
-        return self._port is not None and self._port.flush(whole_group)
+    @property
+    def handoff(self) -> Callable[[bool], bool]:
+        """Hands the lanes' commits to the writer, for the loop dispatcher (which see). After ``open``."""
+        assert self._port is not None
+        return self._port.flush
 
     def begin(self, open_reader: Callable[[], StoreReader]) -> None:
         """Start the other actors. ``open_reader`` is called on the reader's thread."""
@@ -206,7 +210,15 @@ class Runtime:
         )
         self._supervisor = self.system.start(SupervisorActor, ports, dispatcher=lanes, name="supervisor")
         self.directory.supervisor = self._supervisor
-        self._warden = self.system.start(CacheWardenActor, self._supervisor, self.warm, dispatcher=lanes, name="warden")
+        self._warden = self.system.start(
+            CacheWardenActor,
+            self._supervisor,
+            self.warm,
+            self.clock,
+            self.settings.idle_ms,
+            dispatcher=lanes,
+            name="warden",
+        )
 
     def add_account(self, platform: str, account: str, sender: Sender, drafts: Drafts | None = None) -> None:
         """Deliver through ``sender`` what is owed to this account; ``drafts``: what its platform can show besides."""
@@ -222,6 +234,7 @@ class Runtime:
             self.deliveries.ended,
             self.deliveries.starts,
             drafts,
+            self._chat_moved,
             dispatcher=self.dispatchers.lanes,
             name=f"delivery:{platform}:{account}",
         )
@@ -321,6 +334,12 @@ class Runtime:
             done(None)
         else:
             self._supervisor.signal(LearnAlias(alias, done))
+
+    def _chat_moved(self, lane: str, old: str, new: str) -> None:
+        """A platform refused a send because the chat has another id now."""
+        platform, _, scope, account, *_ = key_parts(lane)
+        alias = Alias(platform, old, new, "chat", account, scope)
+        self.learn_alias(alias, lambda error: None if error is None else self._on_error("alias", error))
 
     def move_session(self, order: MoveSession) -> None:
         """Bind a session to another lane; see ``MoveSession``."""
@@ -447,13 +466,13 @@ def _opened(aliases: AliasTable, tell: Callable[[Opened | BaseException], None],
         try:
             for event in reader.read(ALIASES, aliases.head):
                 aliases.apply(event)
-            work = reader.open_work()
+            work, store_id = reader.open_work(), reader.store_id
         finally:
             reader.close()
     except Exception as error:
         tell(error)
         return
-    tell(Opened(store, work))
+    tell(Opened(store, work, store_id))
 
 
 def lane_of(event: MessageEvent, settings: Settings) -> str:

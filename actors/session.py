@@ -36,11 +36,13 @@ from seriatim.effects import (
     Ack,
     AckDuplicate,
     Answered,
+    ApprovalDue,
     CancelTurn,
     CompressionWanted,
     CompressSession,
     Deliver,
     DropDelivery,
+    EndDelegations,
     Finished,
     ForgetAgent,
     MoveHere,
@@ -56,6 +58,7 @@ from seriatim.effects import (
     RunTurn,
     SendPart,
     WantSlot,
+    WishAnswered,
 )
 from seriatim.events import Data
 from seriatim.gate import Gate, Out
@@ -64,6 +67,7 @@ from seriatim.lane import LaneState
 from seriatim.ledger import draft_of
 from seriatim.limits import KEYS_REMEMBERED_MAX
 from seriatim.mail import (
+    ApprovalExpired,
     Ask,
     AttemptWanted,
     Bounced,
@@ -83,7 +87,16 @@ from seriatim.media import Media
 from seriatim.model import SessionSource, Target
 from seriatim.outbox import Channel
 from seriatim.shown import Loaded
-from seriatim.turn import Claim, StepOffered, ToolFinished, TurnDelta, TurnEnded, TurnJob
+from seriatim.turn import (
+    Claim,
+    DelegationEnded,
+    StepOffered,
+    ToolFinished,
+    TurnAsks,
+    TurnDelta,
+    TurnEnded,
+    TurnJob,
+)
 
 
 @frozen
@@ -267,6 +280,7 @@ class SessionActor(PooledActor):
         self._shown: tuple[Target, int] | None = None
         """To whom it is shown what the turn of that generation does."""
         self._now = Now(0, ports.fresh_id, ports.session_id, self._take_slot, ports.channel, streamed=self._streamed)
+        self._now.output = self._output
         self._now.started = ports.clock.now_ms()
         self._now.expects = self._expects_album
         if ports.budgets is not None:
@@ -374,6 +388,9 @@ class SessionActor(PooledActor):
     def _step_came(self, message: StepOffered) -> None:
         self._ports.running.tells(self.key, message.generation, text=bool(message.text))
 
+    def _wish_came(self, message: TurnAsks) -> None:
+        self._ports.running.asks(self.key, message.generation, 1)
+
     def _result_came(self, message: ToolFinished) -> None:
         self._ports.running.tells(self.key, message.generation)
 
@@ -420,7 +437,7 @@ class SessionActor(PooledActor):
             why = "another incarnation was meant"
         elif state.running is not None:
             why = "mid-turn"
-        elif state.waiting or state.owed:
+        elif state.waiting or state.owed or state.delegations:
             why = "open work"
         elif not gate.quiescent():
             why = "unflushed"
@@ -585,6 +602,9 @@ class SessionActor(PooledActor):
             self._show_working(effect.generation)
         self._ports.runner.start(job, partial(self._ports.post, self.key))
 
+    def _output(self, delegation: str) -> str:
+        return self._ports.runner.output(self.key, delegation)
+
     def _history_of(self, effect: RunTurn) -> History:
         if effect.resumed_from is None:
             return self._transcript.before(effect.number)
@@ -623,6 +643,22 @@ class SessionActor(PooledActor):
     def _proceed(self, permit: Permit | None, effect: Proceed) -> None:
         self._ports.running.goes_on(self.key, effect.generation)
         self._ports.runner.proceed(self.key, effect.generation, (effect.call_id,))
+
+    def _wish_answered(self, permit: Permit | None, effect: WishAnswered) -> None:
+        assert permit is not None
+        self._ports.running.asks(self.key, effect.generation, -1)
+        value = effect.value
+        if type(value) is tuple:
+            value = tuple([self._claim(data, time) for data, time in value])
+        self._ports.runner.answered(self.key, effect.generation, effect.token, value)
+
+    def _approval_due(self, permit: Permit | None, effect: ApprovalDue) -> None:
+        wait_ms = max(0, effect.at - self._now.time)
+        self._ports.clock.call_later(wait_ms, partial(self._ports.post, self.key, ApprovalExpired(effect.id)))
+
+    def _end_delegations(self, permit: Permit | None, effect: EndDelegations) -> None:
+        assert permit is not None
+        self._ports.runner.end_delegations(self.key, effect.ids)
 
     def _deliver(self, permit: Permit | None, effect: Deliver) -> None:
         assert permit is not None
@@ -683,6 +719,9 @@ _LEAVE: Final[dict[type[Any], Callable[[SessionActor, Permit | None, Any], None]
     CancelTurn: SessionActor._cancel_turn,
     ReleaseCalls: SessionActor._release_calls,
     Proceed: SessionActor._proceed,
+    WishAnswered: SessionActor._wish_answered,
+    ApprovalDue: SessionActor._approval_due,
+    EndDelegations: SessionActor._end_delegations,
     Owes: SessionActor._owes,
     Deliver: SessionActor._deliver,
     SendPart: SessionActor._send_part,
@@ -704,13 +743,14 @@ _HEED: Final[dict[type[Any], Callable[[SessionActor, Any], None]]] = {
     SummaryMade: SessionActor._compression_came,
     StepOffered: SessionActor._step_came,
     ToolFinished: SessionActor._result_came,
+    TurnAsks: SessionActor._wish_came,
     TurnEnded: SessionActor._end_came,
 }
 """What the shell itself takes from mail before the rules decide it."""
 
 # What an ending incarnation still finds in its mailbox and its successor must hear.
 FOR_SUCCESSOR = (
-    *(Inbound, Ask, StepOffered, ToolFinished, TurnEnded, TurnBroken),
+    *(Inbound, Ask, StepOffered, ToolFinished, TurnAsks, TurnEnded, TurnBroken, DelegationEnded, ApprovalExpired),
     *(AttemptWanted, PartSettled, PartFailed, PartAbandoned, Bounced, DraftShown, DraftGone),
 )
 

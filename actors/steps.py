@@ -35,7 +35,13 @@ from seriatim.limits import STEP_CALLS_MAX, TOOL_RESULT_BYTES_MAX
 from seriatim.turn import StepOffered, ToolCall, ToolFinished, TurnJob
 
 Effects = Literal["none", "read", "write"]
+_call: contextvars.ContextVar[str | None] = contextvars.ContextVar("seriatim_call", default=None)
 _in_tool: contextvars.ContextVar[StepGate | None] = contextvars.ContextVar("seriatim_in_tool", default=None)
+
+
+def running_call() -> str | None:
+    """The id of the call whose tool runs here, None outside of tools."""
+    return _call.get()
 
 
 @frozen
@@ -135,7 +141,10 @@ class StepGate:
             following = [call for call in batch.unfinished[:1] if not call.started]
             tools = tuple(call.tool for call in following)
             said = recordable(content)
-            self._outlet.say(ToolFinished(self._job.number, self._job.generation, gated.tool.id, said, error, tools))
+            changed = said is not content
+            self._outlet.say(
+                ToolFinished(self._job.number, self._job.generation, gated.tool.id, said, error, tools, changed)
+            )
             _start(following)
             if not batch.unfinished:
                 self._line.popleft()
@@ -275,11 +284,12 @@ async def _run(gate: StepGate, batch: Batch, gated: Gated) -> Any:
     """One call on a loop: wait for its commit, run it, have its result recorded."""
     try:
         await asyncio.wrap_future(gated.may_run)
-        token = _in_tool.set(gate)
+        token, called = _in_tool.set(gate), _call.set(gated.tool.id)
         try:
             value = await _invoke(gated)
         finally:
             _in_tool.reset(token)
+            _call.reset(called)
     except (asyncio.CancelledError, GeneratorExit):
         gate.finished(batch, gated, "cancelled", error=True)
         raise
@@ -309,7 +319,7 @@ def _outcome(gate: StepGate, batch: Batch, gated: Gated) -> tuple[Any, BaseExcep
         gated.may_run.result()
     except TurnCancelledError as exc:
         return None, exc
-    token = _in_tool.set(gate)
+    token, called = _in_tool.set(gate), _call.set(gated.tool.id)
     try:
         value = gated.fn(**gated.tool.args)
         if isinstance(value, Coroutine):
@@ -319,6 +329,7 @@ def _outcome(gate: StepGate, batch: Batch, gated: Gated) -> tuple[Any, BaseExcep
         return None, _waited(gated) or exc
     finally:
         _in_tool.reset(token)
+        _call.reset(called)
     gate.finished(batch, gated, value, error=False)
     return value, _waited(gated)
 

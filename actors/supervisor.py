@@ -64,10 +64,10 @@ from seriatim.mail import (
     Quarantine,
     Recover,
 )
-from seriatim.turn import TurnEnded
+from seriatim.turn import DelegationEnded, TurnEnded
 
 _log = logging.getLogger("seriatim.supervisor")
-_FORWARDED = frozenset({Inbound, Ask, PartSettled, PartFailed, PartAbandoned})
+_FORWARDED = frozenset({Inbound, Ask, PartSettled, PartFailed, PartAbandoned, DelegationEnded})
 
 State = Literal[
     "fencing", "reading", "live", "halting", "parked", "passivating", "backing off", "unwinding", "quarantined"
@@ -463,7 +463,13 @@ class SupervisorActor(PooledActor):
         if wanted and not lane.failing:
             self._merger.reborn(lane.key)
             lane.ref.signal(Calm(lane.incarnation, starting=True))
-        lane.ref.signal(Quarantine(lane.last) if lane.failing else Recover(live_generation=lane.live_generation))
+        if lane.failing:
+            lane.ref.signal(Quarantine(lane.last))
+        else:
+            # What has ended meanwhile says so itself, by mail that is held.
+            ended = {mail.id for mail in lane.held if type(mail) is DelegationEnded}
+            works = ports.runner.delegations(lane.key) | ended
+            lane.ref.signal(Recover(live_generation=lane.live_generation, delegations=works))
         lane.live_generation = 0
         self._tell_found(message)
         lane.held = [mail for mail in lane.held if type(mail) is not Inbound or mail.id not in message.found]

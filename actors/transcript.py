@@ -7,8 +7,9 @@ from typing import overload
 
 from seriatim.commits import Commit
 from seriatim.events import Event, LogId, session_log
+from seriatim.media import Media
 from seriatim.surface import MESSAGE_TYPES, RESET, is_replace, says_something
-from seriatim.turn import Message, Role
+from seriatim.turn import Message, Role, words_of
 
 
 class History(Sequence[Message]):
@@ -132,6 +133,9 @@ def _text(event: Event) -> str:
 def _message(event: Event) -> Message:
     data = event.data
     if event.type == "user/message":
-        return Message("user", data["text"], data.get("at", event.time), _turn(event), data.get("author"), data)
+        text: str = data["text"]
+        if "media" in data:
+            text = words_of(text, tuple(map(Media.from_data, data["media"])))
+        return Message("user", text, data.get("at", event.time), _turn(event), data.get("author"), data)
     role: Role = "assistant" if event.type == "assistant/message" else "tool"
     return Message(role, _text(event), event.time, _turn(event), None, data)

@@ -24,6 +24,7 @@ from seriatim.actors.calling import (
     on_thread,
     resolve,
 )
+from seriatim.actors.delegating import Delegations
 from seriatim.actors.eager import begin
 from seriatim.actors.live_turn import Turn
 from seriatim.actors.outlet import Outlet, Report, Tell
@@ -31,7 +32,9 @@ from seriatim.actors.steps import StepGate
 from seriatim.actors.summaries import Summaries, Summed
 from seriatim.actors.waits import Asker, running_turn
 from seriatim.actors.warm import Warm, WarmAgents
+from seriatim.actors.wishes import Wishes
 from seriatim.errors import InvalidInputError, TurnCancelledError
+from seriatim.prompts import Prompts
 from seriatim.turn import Message, TurnEnded, TurnJob
 
 _log = logging.getLogger("seriatim.turns")
@@ -63,6 +66,22 @@ class TurnRunner(Protocol):
         """The commit with these calls' results is durable (T3): the agent may go on."""
         ...
 
+    def answered(self, lane: str, generation: int, token: str, value: Any) -> None:
+        """What the agent asked of its lane is durable; begins background work, if that was the wish."""
+        ...
+
+    def end_delegations(self, lane: str, names: tuple[str, ...]) -> None:
+        """The end of this background work is durable: stop it; nothing more is told of it."""
+        ...
+
+    def delegations(self, lane: str) -> frozenset[str]:
+        """The ids of the lane's background work that goes on."""
+        ...
+
+    def output(self, lane: str, name: str) -> str:
+        """What background work has given so far; "" for unknown work."""
+        ...
+
     def evict(self, lane: str) -> int:
         """Begin the soft release of the lane's idle warm agent; its logical bytes, 0 if none or in use."""
         ...
@@ -92,11 +111,20 @@ class _Entry:
 class _Running:
     """One turn that runs: its way out, its gate and its task."""
 
-    def __init__(self, job: TurnJob, tell: Tell, loop: asyncio.AbstractEventLoop, report: Report) -> None:
+    def __init__(
+        self,
+        job: TurnJob,
+        tell: Tell,
+        loop: asyncio.AbstractEventLoop,
+        report: Report,
+        delegations: Delegations,
+        prompts: Prompts,
+    ) -> None:
         self.job = job
         self.outlet = Outlet(tell, report)
         self.gate = StepGate(job, self.outlet, loop)
-        self.turn = Turn(job, self.outlet, self.gate)
+        self.wishes = Wishes(job, self.outlet)
+        self.turn = Turn(job, self.outlet, self.gate, self.wishes, (delegations, tell), prompts)
         self.why: str | None = None
         self.shutdown = False
         self.task: asyncio.Task[None] | None = None
@@ -138,9 +166,12 @@ class AgentRunner:
         self._on_error = on_error
         self._running: dict[tuple[str, int], _Running] = {}
         self._launching: list[_Running] = []
+        self._delegations = Delegations(loop, self._report)
         self._warm = None if agent_factory is None else WarmAgents(loop, agent_factory, self._report)
         self._summaries = Summaries(loop, agent, self._warm, self._report)
         self._closed = False
+        self.prompts = Prompts()
+        """What turns tell their agents of places and people."""
 
     @property
     def late(self) -> int:
@@ -155,7 +186,7 @@ class AgentRunner:
     def start(self, job: TurnJob, tell: Tell) -> None:
         """See TurnRunner.start."""
         name = (job.lane, job.generation)
-        running = _Running(job, tell, self._loop, self._report)
+        running = _Running(job, tell, self._loop, self._report, self._delegations, self.prompts)
         if self._closed or self._loop.is_closed():
             running.outlet.end(endings.interrupted(job, "the runner is closed"))
         elif name in self._running:
@@ -184,6 +215,25 @@ class AgentRunner:
         if running is not None:
             running.gate.proceed(calls)
 
+    def answered(self, lane: str, generation: int, token: str, value: Any) -> None:
+        """See TurnRunner.answered."""
+        self._delegations.begin(lane, generation, token, value)
+        running = self._running.get((lane, generation))
+        if running is not None:
+            running.wishes.answered(token, value)
+
+    def end_delegations(self, lane: str, names: tuple[str, ...]) -> None:
+        """See TurnRunner.end_delegations."""
+        self._delegations.end(names)
+
+    def delegations(self, lane: str) -> frozenset[str]:
+        """See TurnRunner.delegations."""
+        return self._delegations.live(lane)
+
+    def output(self, lane: str, name: str) -> str:
+        """See TurnRunner.output."""
+        return self._delegations.output(name)
+
     def evict(self, lane: str) -> int:
         """See TurnRunner.evict."""
         return 0 if self._warm is None or self._closed else self._warm.evict(lane)
@@ -196,6 +246,8 @@ class AgentRunner:
         """See TurnRunner.close. On the runner's loop, or on another once that one is closed."""
         self._closed = True
         self._summaries.close()
+        if not self._loop.is_closed():
+            self._delegations.close()
         turns = list(self._running.values())
         for running in turns:
             running.shutdown = running.shutdown or running.why is None
@@ -221,6 +273,8 @@ class AgentRunner:
         running.outlet.mute()
         running.turn.cancelled.set()
         running.gate.close(why)
+        running.wishes.close(why)
+        self._delegations.forget(running.job.lane, running.job.generation)
         self._on_loop(self._interrupt, running)
 
     def _interrupt(self, running: _Running) -> None:
@@ -306,6 +360,7 @@ class AgentRunner:
                 ended = endings.failed(job, asyncio.CancelledError())
             running.outlet.end(running.ending(ended))
         running.gate.close("the turn has ended")
+        running.wishes.close("the turn has ended")
         for tool in list(running.gate.tasks):
             tool.cancel()
         if not task.cancelled() and task.exception() is not None:

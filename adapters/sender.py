@@ -34,7 +34,7 @@ class AdapterSender:
     timer.
     """
 
-    def __init__(self, adapter: Adapter, loop: asyncio.AbstractEventLoop, on_error: Report) -> None:
+    def __init__(self, adapter: Adapter, loop: asyncio.AbstractEventLoop, on_error: Report, prefix: str = "/") -> None:
         self._adapter = adapter
         self._loop = loop
         self._on_error = on_error
@@ -47,6 +47,7 @@ class AdapterSender:
             idempotent=able.idempotent_send,
             unit=able.text_unit,
             multiline=able.multiline,
+            prefix=prefix if adapter.command_prefix is None else adapter.command_prefix,
             lookup=able.lookup,
             edits=able.edit,
         )

@@ -40,6 +40,10 @@ def holdings(state: LaneState, chats: Mapping[str, str]) -> Data:
     }
     if state.titles:
         told["titles"] = [list(titled) for titled in state.titles]
+    if state.approvals:
+        told["approvals"] = [asked.plain() for asked in state.approvals]
+    if state.delegations:
+        told["delegations"] = [[w.id, w.name, w.session, _readdressed(w.origin, chats)] for w in state.delegations]
     return told
 
 
@@ -63,7 +67,7 @@ def leave(state: LaneState, data: Data) -> None:
     state.waiting, state.queue, state.owed, state.interrupted = {}, [], {}, ()
     state.bound = state.session = state.suspended_at = state.resume_reason = None
     state.boundary, state.had_activity, state.interruptions, state.titles = "none", False, 0, ()
-    state.listed = ()
+    state.listed = state.approvals = state.delegations = ()
     state.facts = NOTHING
     state.merged_into = data["into"]
 

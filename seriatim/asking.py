@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from seriatim.approvals import ListApprovals, ResolveApproval, list_approvals, resolve_approval
 from seriatim.batch import Batch
 from seriatim.effects import Answered
 from seriatim.errors import SeriatimError
@@ -41,6 +42,8 @@ from seriatim.undelivered import (
 
 QUESTIONS: Final[dict[type[Any], Callable[[Batch, Any], Any]]] = {
     ListQueue: list_queue,
+    ListApprovals: list_approvals,
+    ResolveApproval: resolve_approval,
     EditMessage: edit_message,
     MoveMessage: move_message,
     CancelMessage: cancel_message,

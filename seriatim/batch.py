@@ -55,6 +55,12 @@ class Rules:
     album_window_ms: int = 800
     edit_running: Literal["ignore", "note", "turn"] = "turn"
     edit_after: Literal["ignore", "note", "turn"] = "note"
+    busy: Literal["queue", "interrupt", "steer", "refuse"] = "queue"
+    approval_ms: int = 0
+
+
+def _no_output(delegation: str) -> str:
+    return ""
 
 
 def _nothing_streamed(generation: int) -> str:
@@ -71,10 +77,10 @@ class Now:
 
     ``time``: epoch ms. ``fresh_id`` and ``session_id`` make new ids. ``take_slot`` tries to take a turn
     slot without waiting. ``channel`` tells about the way to a target. ``draining``: start no turn. ``streamed`` tells
-    what the turn of a generation has shown of its answer so far. ``uncompressed``: session and turn after which a
-    compression was tried in vain: the next turn doesn't wait for it. ``started``: when the incarnation began (epoch
-    ms). ``expects``: whether an item of this album is on its way in. ``person``: for whom a slot is being taken.
-    ``standing``: how that person stands with what they may use.
+    what the turn of a generation has shown of its answer so far, ``output`` what a delegation has given.
+    ``uncompressed``: session and turn after which a compression was tried in vain: the next turn doesn't wait for it.
+    ``started``: when the incarnation began (epoch ms). ``expects``: whether an item of this album is on its way in.
+    ``person``: for whom a slot is being taken. ``standing``: how that person stands with what they may use.
     """
 
     time: int
@@ -84,6 +90,7 @@ class Now:
     channel: Callable[[Target], Channel]
     draining: bool = False
     streamed: Callable[[int], str] = _nothing_streamed
+    output: Callable[[str], str] = _no_output
     uncompressed: tuple[str, int] | None = None
     started: int = 0
     expects: Callable[[str], bool] = _nothing

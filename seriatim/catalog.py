@@ -98,6 +98,14 @@ _TOLD: Final = (
         "Running turns may end first; what waits is answered afterwards.",
         operators=True,
     ),
+    Told(
+        "approve",
+        "ID",
+        "allows what a turn asks",
+        "Only those whose message the turn answers, and operators, may; no other word allows anything. Without an ID "
+        "it tells what is asked.",
+    ),
+    Told("deny", "ID", "refuses what a turn asks", "As `approve`. What ends the turn refuses, too."),
     Told("status", "", "tells how things stand", "It reads and changes nothing."),
     Told("help", "[COMMAND]", "tells what there is", "With a command's name it tells more about that one."),
 )

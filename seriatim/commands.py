@@ -9,10 +9,12 @@ from collections.abc import Callable
 from typing import Final
 
 from seriatim.answering import accept_command, answer_command, drop, say
+from seriatim.approvals import approve, deny
 from seriatim.batch import Batch
 from seriatim.breaking import end_running
 from seriatim.catalog import help_text, unknown_text
 from seriatim.compressing import compress_command
+from seriatim.delegations import end_delegations
 from seriatim.inbox import abandon
 from seriatim.mail import Inbound
 from seriatim.operators import restart_command
@@ -47,6 +49,7 @@ def parse_command(text: str, prefix: str) -> tuple[str, str] | None:
 def _new(batch: Batch, m: Inbound) -> None:
     accept_command(batch, m)
     end_running(batch, "new")
+    end_delegations(batch)
     _drop_where(batch, lambda kind: kind != "wake", "reset")
     leave_session(batch)
     batch.bind_new(m.command, "fresh")
@@ -57,11 +60,12 @@ def _new(batch: Batch, m: Inbound) -> None:
 def _stop(batch: Batch, m: Inbound) -> None:
     state = batch.state
     accept_command(batch, m)
-    ran = state.running is not None or bool(state.interrupted)
+    ran = state.running is not None or bool(state.interrupted or state.delegations)
     waited = bool(state.queue) and state.queue[0].kind == "human"
     if not ran:
         _abandon_unsent(batch)
     end_running(batch, "user")
+    end_delegations(batch)
     for held in state.interrupted:
         drop(batch, held.ids, "stop")
     if state.resume_reason is not None:
@@ -140,4 +144,6 @@ COMMANDS: Final[dict[str, Callable[[Batch, Inbound], None]]] = {
     "restart": restart_command,
     "status": _status,
     "help": _help,
+    "approve": approve,
+    "deny": deny,
 }

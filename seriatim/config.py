@@ -6,22 +6,24 @@ part: ``SERIATIM_HOME``). Inside the file's texts ``${NAME}`` stands for an envi
 understood is refused with its dotted key; nothing is accepted and then ignored.
 
 Keys keep the names that gateways of this kind already use. They come with the work that obeys them, so these are
-unknown keys until then: ``agent.agent_cache.idle_ttl_secs`` and ``.memory_high_mb``
-(eviction by age and by memory pressure), ``queue.busy`` other than "queue",
-``privacy.*``, and the timer settings of old configurations, which will be taken as inert and named in one warning.
+unknown keys until then: ``agent.agent_cache.memory_high_mb``, ``.max_evictions_per_pass`` and ``.protect_recent``
+(eviction by memory pressure). The timer settings of old configurations are taken, have no effect, and are named in one
+warning.
 """
 
 from __future__ import annotations
 
 import builtins
 import re
-from collections.abc import Mapping
-from typing import Literal, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Final, Literal, TypeVar
 
 import attrs
 
-from seriatim.errors import ConfigError
-from seriatim.limits import ALBUM_MS_MAX, WAITING_MAX
+from seriatim.context import HomeChannel
+from seriatim.errors import ConfigError, InvalidInputError
+from seriatim.limits import ALBUM_MS_MAX, ID_CHARS_MAX, WAITING_MAX
+from seriatim.model import Platform
 from seriatim.settings import (
     Kind,
     build,
@@ -55,6 +57,9 @@ class AgentCacheConfig:
     """How many warm agents and transcripts are kept in memory."""
 
     max_size: int = setting(128, whole(1, 1_000_000), doc="Warm sessions kept; the longest unused goes first.")
+    idle_ttl_secs: int = setting(
+        3600, whole(0), doc="A session without a turn for so many seconds is let go of from memory; 0: never."
+    )
 
 
 @attrs.frozen(kw_only=True)
@@ -134,6 +139,9 @@ class TurnsConfig:
     per_user_max: int = setting(
         0, whole(0, 100_000), doc="Of these, turns of one person, over all their lanes; 0: as many as there are."
     )
+    approval_timeout_s: int = setting(
+        3600, whole(0), doc="Seconds after which a turn's question to its people counts as refused; 0: never."
+    )
 
 
 @attrs.frozen(kw_only=True)
@@ -176,7 +184,12 @@ class QueueConfig:
     edit_after: Literal["ignore", "note", "turn"] = setting(
         "note", choice("ignore", "note", "turn"), doc="The same of a message that has been answered."
     )
-    busy: Literal["queue"] = setting("queue", choice("queue"), doc="A busy lane's follow-up waits for the next turn.")
+    busy: Literal["queue", "interrupt", "steer", "refuse"] = setting(
+        "queue",
+        choice("queue", "interrupt", "steer", "refuse"),
+        doc='A busy lane\'s follow-up waits ("queue"), breaks the running turn off ("interrupt"), is handed to an '
+        'agent that asks for it ("steer"; else it waits), or is refused ("refuse").',
+    )
 
 
 @attrs.frozen(kw_only=True)
@@ -275,6 +288,17 @@ class StopConfig:
     )
 
 
+@attrs.frozen(kw_only=True)
+class PrivacyConfig:
+    """What an agent gets to know of people."""
+
+    redact_pii: bool = setting(
+        False,
+        flag(),
+        doc="Ids of people and chats stand as pseudonyms in the prompt, on platforms whose agents can do without them.",
+    )
+
+
 @attrs.frozen
 class AdapterConfig:
     """One ``[adapters.<name>]`` table: its options are checked by the class that its adapter hands in.
@@ -339,6 +363,51 @@ def _adapter(name: str, table: object, named: Kind) -> AdapterConfig:
     return AdapterConfig(name, str(table["type"]), {key: value for key, value in table.items() if key != "type"})
 
 
+def _home_channels() -> Kind:
+    def check(value: object) -> object:
+        if isinstance(value, tuple):
+            if not all(isinstance(home, HomeChannel) for home in value):
+                raise ValueError
+            return value
+        if not isinstance(value, Mapping):
+            raise ValueError  # noqa: TRY004  (settings turns it into a ConfigError)
+        return tuple(_home(name, told) for name, told in value.items())
+
+    return Kind("a table of platforms", check)
+
+
+def _home(name: str, told: object) -> HomeChannel:
+    key = f"home_channels.{name}"
+    table = told if isinstance(told, Mapping) else {"chat_id": told}
+    for unknown in table.keys() - {"chat_id", "name"}:
+        raise ConfigError(f"{key}.{unknown}", "unknown key; a home channel has chat_id and name")
+    chat_id, shown = table.get("chat_id"), table.get("name", "")
+    if not isinstance(chat_id, str) or not chat_id or len(chat_id) > ID_CHARS_MAX:
+        raise ConfigError(key, "must be a chat's id as text, or a table with chat_id")
+    if not isinstance(shown, str):
+        raise ConfigError(f"{key}.name", "must be text")
+    try:
+        return HomeChannel(Platform(name), str(chat_id), str(shown))
+    except InvalidInputError as error:
+        raise ConfigError(key, str(error)) from None
+
+
+INERT: Final = frozenset({"session_reset", "default_reset_policy", "reset_by_type", "reset_by_platform"})
+"""Timer settings of older configurations, whole tables of them: taken, and without any effect."""
+
+
+def without_inert(values: Mapping[str, object]) -> tuple[dict[str, object], tuple[str, ...]]:
+    """The settings that mean something, and the dotted keys of those that once did."""
+    inert = [key for name in values if name in INERT for key in _dotted_leaves(name, values[name])]
+    return {name: value for name, value in values.items() if name not in INERT}, tuple(sorted(inert))
+
+
+def _dotted_leaves(at: str, value: object) -> list[str]:
+    if not isinstance(value, Mapping) or not value:
+        return [at]
+    return [key for name, inner in value.items() for key in _dotted_leaves(f"{at}.{name}", inner)]
+
+
 @attrs.frozen(kw_only=True)
 class GatewayConfig:
     """The whole configuration of one gateway; without arguments, the defaults."""
@@ -361,6 +430,12 @@ class GatewayConfig:
     commands: CommandsConfig = setting(CommandsConfig(), section(CommandsConfig), doc="Commands.")
     storage: StorageConfig = setting(StorageConfig(), section(StorageConfig), doc="The database.")
     stop: StopConfig = setting(StopConfig(), section(StopConfig), doc="Stopping.")
+    privacy: PrivacyConfig = setting(PrivacyConfig(), section(PrivacyConfig), doc="What agents get to know.")
+    home_channels: tuple[HomeChannel, ...] = setting(
+        (),
+        _home_channels(),
+        doc="A table: each platform's chat for what nobody asked for at the moment, as its id or as {chat_id, name}.",
+    )
     operators: tuple[str, ...] = setting(
         (),
         _operators(),
@@ -369,18 +444,25 @@ class GatewayConfig:
     adapters: tuple[AdapterConfig, ...] = setting((), _adapters(), doc="Platforms, each an account.")
 
 
-def parse_config(values: Mapping[str, object], environ: Mapping[str, str]) -> GatewayConfig:
+def parse_config(
+    values: Mapping[str, object],
+    environ: Mapping[str, str],
+    inert: Callable[[tuple[str, ...]], object] = lambda _: None,
+) -> GatewayConfig:
     """Make the configuration out of a parsed file and an environment.
 
     Args:
         values: what the TOML file holds; empty for none.
         environ: the environment, for ``${NAME}`` and for ``SERIATIM_…`` variables.
+        inert: called once with the timer settings that were found, if any were: conversations don't end by time.
 
     Raises:
         ConfigError: the first thing that isn't understood, with its dotted key.
 
     """
-    top = [field.name for field in attrs.fields(GatewayConfig)]
+    top = [*(field.name for field in attrs.fields(GatewayConfig)), *INERT]
     expanded = expand(values, environ)
-    laid = overridden(expanded, environ, prefix=ENVIRONMENT_PREFIX, top=top)
+    laid, without_effect = without_inert(overridden(expanded, environ, prefix=ENVIRONMENT_PREFIX, top=top))
+    if without_effect:
+        inert(without_effect)
     return build(GatewayConfig, laid, known=tuple(dotted_keys(GatewayConfig)))

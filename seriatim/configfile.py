@@ -5,6 +5,7 @@ It belongs to the composition root, not to the pure rules; only ``cli`` and ``ga
 
 from __future__ import annotations
 
+import logging
 import os
 import tomllib
 from collections.abc import Mapping
@@ -13,6 +14,8 @@ from pathlib import Path
 from seriatim.config import GatewayConfig, parse_config
 from seriatim.errors import ConfigError
 from seriatim.limits import CONFIG_FILE_BYTES_MAX
+
+_log = logging.getLogger("seriatim.config")
 
 
 def load_config(path: str | Path | None = None, environ: Mapping[str, str] | None = None) -> GatewayConfig:
@@ -27,7 +30,11 @@ def load_config(path: str | Path | None = None, environ: Mapping[str, str] | Non
 
     """
     values = {} if path is None else _read(Path(path))
-    return parse_config(values, os.environ if environ is None else environ)
+    return parse_config(values, os.environ if environ is None else environ, _warn)
+
+
+def _warn(keys: tuple[str, ...]) -> None:
+    _log.warning("conversations don't end by time; these settings have no effect: %s", ", ".join(keys))
 
 
 def _read(path: Path) -> dict[str, object]:

@@ -93,12 +93,16 @@ class SessionContext:
     updated_at: datetime | None = None
 
 
+def _names(names: Iterable[str]) -> frozenset[str]:
+    return frozenset(names)
+
+
 @frozen
 class Redaction:
     """How ids are hidden. ``safe``: platforms whose ids a model needn't know; others keep theirs."""
 
     pseudonyms: Pseudonyms
-    safe: frozenset[str] = field(default=PII_SAFE, converter=frozenset)
+    safe: frozenset[str] = field(default=PII_SAFE, converter=_names)
 
 
 def build_session_context(

@@ -11,13 +11,16 @@ from typing import Any, Final
 import attrs
 
 from seriatim.albums import album_target, grouped, quiet_at
+from seriatim.approvals import answer_again, approval_expired, approval_wanted
 from seriatim.asking import ask
 from seriatim.batch import Batch
 from seriatim.bots import too_many_bots
 from seriatim.budgets import person_of
+from seriatim.busy import BUSY, interrupt, refuses, steer, user_message
 from seriatim.closers import OpenTurn
 from seriatim.commands import COMMANDS, unknown_command
 from seriatim.compressing import compression_due, is_crowded, summary_made
+from seriatim.delegations import close_lost, delegation_ended, delegation_wanted
 from seriatim.effects import (
     Ack,
     AckDuplicate,
@@ -43,6 +46,7 @@ from seriatim.ledger import (
     tell_unreached,
 )
 from seriatim.mail import (
+    ApprovalExpired,
     Ask,
     AttemptWanted,
     Bounced,
@@ -72,7 +76,17 @@ from seriatim.retrying import claims_of, stands_in
 from seriatim.revisions import revise, revision_of
 from seriatim.silence import MARKER_REASON, SILENCE_NOTICE, judged
 from seriatim.stale import is_stale, turn_away
-from seriatim.turn import StepOffered, ToolCall, ToolFinished, TurnEnded
+from seriatim.turn import (
+    Approve,
+    Delegate,
+    DelegationEnded,
+    Steer,
+    StepOffered,
+    ToolCall,
+    ToolFinished,
+    TurnAsks,
+    TurnEnded,
+)
 from seriatim.wakes import drop_left, refuse_pin
 
 FAILED_TEXT: Final = "This message could not be answered: the agent {how}."
@@ -104,6 +118,9 @@ def _inbound(batch: Batch, m: Inbound) -> None:
             batch.keys[m.key] = None
         batch.size += m.size
         revise(batch, m, edit)
+        return
+    if batch.rules.busy == "refuse" and refuses(batch, m):
+        batch.internal.append(Nack(m.id, BUSY))
         return
     queued = queued_text(m.args) if m.command == "queue" else None
     waits = not m.command or queued is not None
@@ -150,6 +167,8 @@ def _accept(batch: Batch, m: Inbound, kind: str) -> None:
     before = turns_before(state.queue, m.id, state.running is not None)
     joined = where in ("join", "album")
     batch.after.append(Ack(m.id, "merged" if joined else "accepted", state.bound, before))
+    if kind == "human" and batch.rules.busy == "interrupt":
+        interrupt(batch, m.id)
     start_next(batch)
 
 
@@ -167,10 +186,10 @@ def start_next(batch: Batch) -> None:
     claim = _next_claim(batch)
     if claim is None:
         return
-    if (at := quiet_at(batch, claim[1])) is not None:
-        batch.hold_at = at
-        return
     kind, ids, held = claim
+    if (at := quiet_at(batch, ids if held is None else ids[len(held.ids) :])) is not None:
+        batch.hold_at = at  # an album that was claimed before takes no more items
+        return
     person = person_of(state.waiting[ids[0]].data["source"]) if kind != "wake" else ""
     tell = ""
     if batch.rules.budgets and held is None:
@@ -240,13 +259,13 @@ def _start(batch: Batch, kind: str, ids: tuple[str, ...], held: Running | None) 
         told = tuple(data["id"] for data, _ in claims)
     batch.session("turn/start", start)
     for data, time in notes:
-        batch.session("user/message", {**_user_message(number, data, time), "note": True})
+        batch.session("user/message", {**user_message(number, data, time), "note": True})
     said = [claim for claim in claims if claim[0]["id"] not in told]  # a resumed turn repeats no user message
     for data, time in said if len(said) < 2 else grouped(said):
         batch.size += size_of(data)
         if "media" in data:
             batch.blobs += tuple(blobs_of(data))
-        batch.session("user/message", _user_message(number, data, time))
+        batch.session("user/message", user_message(number, data, time))
     batch.session("step/start", {"turn": number, "step": 1})
     batch.after.append(
         RunTurn(session.id, number, generation, attempt, claims + notes, boundary, had_activity, resumed_from)
@@ -260,18 +279,6 @@ def _lifts_suspension(batch: Batch, kind: str, ids: tuple[str, ...]) -> bool:
         return False
     # A wake, and whatever was accepted before the /stop, still runs in the suspended session.
     return at < 0 or (kind != "wake" and max(state.waiting[i].seq for i in ids) > at)
-
-
-def _user_message(turn: int, data: Data, time: int) -> Data:
-    source = data["source"]
-    message: Data = {"turn": turn, "id": data["id"], "text": data["text"], "at": time}
-    name = source.get("user_name") or source.get("user_id")
-    if name is not None:
-        message["author"] = name
-    for name in ("messageId", "media", "items"):
-        if name in data:
-            message[name] = data[name]
-    return message
 
 
 def _open_turn(batch: Batch, generation: int) -> OpenTurn | None:
@@ -291,6 +298,17 @@ def _step_offered(batch: Batch, m: StepOffered) -> None:
     batch.session("assistant/message", {"turn": turn.number, "step": turn.step, "text": m.text, "calls": asked})
     _record_calls(batch, turn, m.calls)
     batch.after.append(ReleaseCalls(m.generation, tuple(call.id for call in m.calls)))
+
+
+def _turn_asks(batch: Batch, m: TurnAsks) -> None:
+    """What the running agent wants of its lane; nobody waits for the answer of one that is over."""
+    if _open_turn(batch, m.generation) is not None:
+        _WISHES[type(m.wish)](batch, m)
+
+
+def _delegation_ended(batch: Batch, m: DelegationEnded) -> None:
+    delegation_ended(batch, m)
+    start_next(batch)
 
 
 def _record_calls(batch: Batch, turn: OpenTurn, calls: tuple[ToolCall, ...]) -> None:
@@ -316,6 +334,8 @@ def _tool_finished(batch: Batch, m: ToolFinished) -> None:
     data: Data = {"turn": turn.number, "step": turn.step, "id": m.call_id, "content": m.content}
     if m.error:
         data["error"] = True
+    if m.mended:
+        data["mended"] = True
     batch.session("tool/result", data)
     _record_calls(batch, turn, m.next)
     if not turn.calls:
@@ -399,6 +419,10 @@ def _camel(name: str) -> str:
 
 def _recover(batch: Batch, m: Recover) -> None:
     recover(batch, m)
+    if batch.state.approvals:
+        answer_again(batch)
+    if batch.state.delegations:
+        close_lost(batch, m)
     start_next(batch)
 
 
@@ -438,6 +462,12 @@ def _quarantine(batch: Batch, m: Quarantine) -> None:
     batch.owe(QUARANTINED_TEXT, to)
 
 
+_WISHES: Final[dict[type[Any], Callable[[Batch, TurnAsks], None]]] = {
+    Steer: steer,
+    Approve: approval_wanted,
+    Delegate: delegation_wanted,
+}
+
 _RULES: Final[dict[type[Any], Callable[[Batch, Any], None]]] = {
     Inbound: _inbound,
     Recover: _recover,
@@ -447,6 +477,9 @@ _RULES: Final[dict[type[Any], Callable[[Batch, Any], None]]] = {
     ToolFinished: _tool_finished,
     TurnEnded: _turn_ended,
     TurnBroken: _turn_broken,
+    TurnAsks: _turn_asks,
+    DelegationEnded: _delegation_ended,
+    ApprovalExpired: approval_expired,
     AttemptWanted: attempt_wanted,
     PartSettled: part_settled,
     PartFailed: part_failed,

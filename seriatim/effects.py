@@ -114,6 +114,30 @@ class Proceed:
 
 
 @value
+class WishAnswered:
+    """What the agent asked of its lane is durable; ``value`` depends on the wish (see turn.Wish)."""
+
+    generation: int
+    token: str
+    value: Any
+
+
+@value
+class ApprovalDue:
+    """The question counts as denied at ``at`` (epoch ms), unless it is answered before."""
+
+    id: str
+    at: int
+
+
+@value
+class EndDelegations:
+    """Stop this background work: its end is durable already."""
+
+    ids: tuple[str, ...]
+
+
+@value
 class Deliver:
     """A reply is owed: take it up.
 
@@ -263,6 +287,9 @@ Effect = (
     | CancelTurn
     | ReleaseCalls
     | Proceed
+    | WishAnswered
+    | ApprovalDue
+    | EndDelegations
     | Owes
     | Deliver
     | SendPart

@@ -542,7 +542,8 @@ class SendError(SeriatimError):
     ``permanent``: the platform will never take it. ``retry_after_s``: what the platform asked to wait, seconds, or
     None. ``code``: what it was about, where that is known. "gone" (no such chat), "blocked" (they don't want to hear
     from us), "too_long" and "refused" are permanent; "anchor" and "thread" say that the message replied to, or the
-    thread, is gone: the part surely wasn't sent, and is tried without.
+    thread, is gone: the part surely wasn't sent, and is tried without. ``moved_to``: the chat has this id now; the part
+    surely wasn't sent, and goes there with all else that the chat is owed.
     """
 
     def __init__(
@@ -553,9 +554,11 @@ class SendError(SeriatimError):
         permanent: bool = False,
         retry_after_s: float | None = None,
         code: SendCode | None = None,
+        moved_to: str | None = None,
     ) -> None:
         super().__init__(reason)
         self.reason = reason
+        self.moved_to = moved_to
         self.ambiguous = ambiguous
         self.permanent = permanent
         self.retry_after_s = retry_after_s

@@ -53,12 +53,12 @@ from seriatim.mail import (
     TurnBroken,
 )
 from seriatim.shown import Loaded, Wanted
-from seriatim.turn import StepOffered, ToolFinished, TurnEnded
+from seriatim.turn import DelegationEnded, StepOffered, ToolFinished, TurnAsks, TurnEnded
 
 LAZY_WINDOW_MS = 200
-_REPEATABLE = frozenset({Inbound, Ask, PartSettled, PartAbandoned, Bounced, DraftShown, DraftGone})
+_REPEATABLE = frozenset({Inbound, Ask, PartSettled, PartAbandoned, Bounced, DraftShown, DraftGone, DelegationEnded})
 _AHEAD_OF_KEPT = frozenset({Inbound, Ask, SlotGranted})
-_ONCE = frozenset({PartFailed, StepOffered, ToolFinished, TurnEnded, DrainTimedOut, TurnBroken})
+_ONCE = frozenset({PartFailed, StepOffered, ToolFinished, TurnAsks, TurnEnded, DrainTimedOut, TurnBroken})
 
 
 @define
@@ -417,7 +417,7 @@ class Gate:
             out.internal.append(Answered(message.token, None, error))
         elif type(message) is TurnEnded and message.detail != (detail := f"the reply was {why}"):
             self._put_back([TurnEnded(message.turn, message.generation, "failed", None, detail=detail)])
-        elif type(message) is StepOffered or type(message) is ToolFinished:
+        elif isinstance(message, StepOffered | ToolFinished | TurnAsks):
             self._put_back([TurnBroken(message.turn, message.generation, f"what a tool did was {why}")])
         else:
             self._over = True

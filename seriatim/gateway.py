@@ -28,8 +28,10 @@ from seriatim.actors.spooling import UNAVAILABLE
 from seriatim.adapters.base import Adapter
 from seriatim.adapters.normalising import Normaliser
 from seriatim.aliases import Alias
+from seriatim.approvals import ListApprovals, ResolveApproval
 from seriatim.errors import GatewayClosedError, InvalidInputError, StoreError, StoreUnhealthyError, WrongThreadError
 from seriatim.keys import canonical_key, parse_session_key
+from seriatim.lane import Approval
 from seriatim.mail import Bounced
 from seriatim.mainloop import OwnLoop
 from seriatim.media import Media
@@ -212,6 +214,23 @@ class Gateway(OwnLoop):
     async def cancel(self, receipt: Receipt) -> CancelOutcome:
         """Take a message back that still waits: it is dropped{cancelled}. See ``LaneQueue.cancel``."""
         return await self.queue(receipt.session_key).cancel(receipt.message_id)
+
+    async def approvals(self, session_key: str) -> tuple[Approval, ...]:
+        """What the lane's turns ask and nobody has answered, oldest first: each with its ``id`` and ``question``.
+
+        Raises InvalidInputError for what is no lane's key, StoreUnhealthyError, GatewayClosedError. On the loop.
+        """
+        parse_session_key(session_key)
+        asked_of: tuple[Approval, ...] = await asked(self._live(), session_key, ListApprovals())
+        return asked_of
+
+    async def resolve_approval(self, session_key: str, approval_id: str, *, approved: bool) -> bool:
+        """Answer a question in its people's place, durably; False if it isn't open, unless it has that answer already.
+
+        Raises as ``approvals``.
+        """
+        parse_session_key(session_key)
+        return bool(await asked(self._live(), session_key, ResolveApproval(approval_id, approved)))
 
     async def receipt(self, event: MessageEvent) -> Receipt | None:
         """The receipt of a message that was accepted before, by an earlier process too: its answer, or the way to wait

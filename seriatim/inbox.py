@@ -71,6 +71,8 @@ def end_claims(batch: Batch, end: str, text: str | None) -> None:
     running = batch.state.running
     assert running is not None
     first, *others = running.ids
+    if batch.state.approvals:
+        deny_open(batch, first, end)
     batch.lane("inbox/answered", {"id": first, "by": "turn", "end": end})
     batch.after.append(Finished(first, "answered", text, end))
     if others:
@@ -79,6 +81,13 @@ def end_claims(batch: Batch, end: str, text: str | None) -> None:
     # What fails or times out was no resuming: the mark stands for the next turn (gateway seed §2).
     if end == "completed" and batch.state.resume_reason is not None:
         batch.lane("resume/cleared", {})
+
+
+def deny_open(batch: Batch, claim: str, by: str) -> None:
+    """Answer what a turn still asks with no: whatever ended it, its questions go with it."""
+    for asked in batch.state.approvals:
+        if asked.claim == claim and not asked.answer:
+            batch.lane("approval/resolved", {"id": asked.id, "answer": "denied", "by": by})
 
 
 def abandon(batch: Batch, owed: Owed, first: int, reason: str, detail: str = "") -> None:

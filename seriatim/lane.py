@@ -132,6 +132,40 @@ class Unreached:
     reason: str
 
 
+@value
+class Approval:
+    """A question of a turn to its people. ``answer``: "" while it is open, then approved or denied.
+
+    ``claim``: the turn's first message, the same at every attempt; ``token``: names the question in the turn.
+    ``since``: epoch ms.
+    """
+
+    id: str
+    claim: str
+    token: str
+    question: str
+    since: int
+    answer: str = ""
+
+    def plain(self) -> list[Any]:
+        """As plain JSON; its fields in order make it again."""
+        return [self.id, self.claim, self.token, self.question, self.since, self.answer]
+
+
+@value
+class Delegation:
+    """Background work that a turn began. ``session``: whose it is; ``origin``: where its end is told, as logged."""
+
+    id: str
+    name: str
+    session: str
+    origin: Data
+
+    def plain(self) -> list[Any]:
+        """As plain JSON; its fields in order make it again."""
+        return [self.id, self.name, self.session, self.origin]
+
+
 @attrs.define
 class SessionPart:
     """What the rules need of a session log: its head, last turn's number, the open turn; what its turns used.
@@ -171,7 +205,8 @@ class LaneState:
     last. ``active_at``: epoch ms of what a person, or the host for one, did last; wakes don't count. ``facts``: what
     the log tells of the bound session (see ``facts.entry``). ``notes``: what the next turn is told of edits, with its
     time.
-    ``listed``: the sessions that people saw in the last list, in its order.
+    ``listed``: the sessions that people saw in the last list, in its order. ``approvals``: questions of turns
+    without outcome, open or answered. ``delegations``: background work that goes on.
     """
 
     key: str
@@ -207,6 +242,8 @@ class LaneState:
     titles: tuple[tuple[str, str], ...] = ()
     notes: tuple[tuple[Data, int], ...] = ()
     listed: tuple[str, ...] = ()
+    approvals: tuple[Approval, ...] = ()
+    delegations: tuple[Delegation, ...] = ()
 
     def fork(self) -> LaneState:
         """A private copy; what it shares with this one is immutable."""
@@ -247,6 +284,10 @@ class LaneState:
         twin.facts = self.facts
         if self.titles or self.listed:
             twin.titles, twin.listed = self.titles, self.listed
+        if self.approvals:
+            twin.approvals = self.approvals
+        if self.delegations:
+            twin.delegations = self.delegations
         if self.notes:
             twin.notes = self.notes
         return twin
@@ -280,7 +321,7 @@ def fold(key: str, lane_events: Iterable[Event], session_events: Callable[[str],
 def hot(state: LaneState) -> Hot:
     """The lane's row in the boot index."""
     return Hot(
-        1 if state.running is not None else 0,
+        1 if state.running is not None or state.delegations else 0,  # both are to be looked at after a crash
         len(state.waiting),
         len(state.owed),
         state.phase,
@@ -323,6 +364,8 @@ def _phase(state: LaneState) -> str:
         return "waiting"
     if state.interrupted:
         return "interrupted"
+    if state.delegations:
+        return "delegating"
     return "delivering" if state.owed else "idle"
 
 
@@ -384,6 +427,8 @@ def _answered(state: LaneState, data: Data, event: Event) -> None:
             state.waiting = {}  # an emptied dict keeps its table, and most lanes are idle
     running = state.running
     if running is not None and data["id"] == running.ids[0]:
+        if state.approvals:
+            state.approvals = tuple(asked for asked in state.approvals if asked.claim != data["id"])
         state.running = None
         state.interruptions = 0
         if state.drafts:
@@ -415,6 +460,36 @@ def _dropped(state: LaneState, data: Data, event: Event) -> None:
         )
     if state.drafts:
         _forget_drafts(state, data["ids"])
+    if state.approvals:
+        state.approvals = tuple(asked for asked in state.approvals if asked.claim not in gone)
+
+
+def _steered(state: LaneState, data: Data, event: Event) -> None:
+    """The running turn takes over what waits next."""
+    gone = set(data["ids"])
+    state.queue = [entry for entry in state.queue if not gone.issuperset(entry.ids)]
+    if state.running is not None:
+        state.running = attrs.evolve(state.running, ids=(*state.running.ids, *data["ids"]))
+
+
+def _approval_asked(state: LaneState, data: Data, event: Event) -> None:
+    asked = Approval(data["id"], data["claim"], data["token"], data["question"], event.time)
+    state.approvals = (*state.approvals, asked)
+
+
+def _approval_resolved(state: LaneState, data: Data, event: Event) -> None:
+    state.approvals = tuple(
+        attrs.evolve(asked, answer=data["answer"]) if asked.id == data["id"] else asked for asked in state.approvals
+    )
+
+
+def _delegation_started(state: LaneState, data: Data, event: Event) -> None:
+    begun = Delegation(data["id"], data["name"], data["session"], data["origin"])
+    state.delegations = (*state.delegations, begun)
+
+
+def _delegation_ended(state: LaneState, data: Data, event: Event) -> None:
+    state.delegations = tuple(work for work in state.delegations if work.id != data["id"])
 
 
 def _without(entry: Entry, kept: tuple[str, ...], sizes: dict[str, int]) -> Entry:
@@ -561,6 +636,8 @@ def _merged_lanes(state: LaneState, data: Data, event: Event) -> None:
     else:
         waiting = map(Waiting.of, data["waiting"])
         absorb(state, event, waiting, map(Running.of, data["interrupted"]), map(Owed.of, data["owed"]))
+        state.approvals += tuple(Approval(*fields) for fields in data.get("approvals", ()))
+        state.delegations += tuple(Delegation(*fields) for fields in data.get("delegations", ()))
         if "session" in data:
             state.session = SessionPart(data["session"])
             state.facts = Facts(origin=state.facts.origin)
@@ -596,6 +673,7 @@ _LANE_RULES: Final[dict[str, LaneRule]] = {
     "inbox/dropped": _dropped,
     "inbox/interrupted": _interrupted,
     "inbox/edited": edited,
+    "inbox/steered": _steered,
     "inbox/noted": noted,
     "queue/moved": moved,
     "delivery/owed": _owed,
@@ -618,6 +696,10 @@ _LANE_RULES: Final[dict[str, LaneRule]] = {
     "resume/marked": _marked,
     "resume/cleared": _cleared,
     "turn/late": _nothing,
+    "approval/asked": _approval_asked,
+    "approval/resolved": _approval_resolved,
+    "delegation/started": _delegation_started,
+    "delegation/ended": _delegation_ended,
 }
 
 

@@ -64,6 +64,16 @@ def part_settled(batch: Batch, m: PartSettled) -> None:
     if m.message_id is not None:
         data["messageId"] = m.message_id
     batch.lane("delivery/settled", data)
+    state = batch.state
+    # A mark that the host set, say: its reply has arrived, so it is not to be made again. An open or interrupted turn
+    # is another matter: it keeps its mark.
+    if (
+        state.resume_reason is not None
+        and state.running is None
+        and not state.interrupted
+        and owed.id not in state.owed
+    ):
+        batch.lane("resume/cleared", {})
 
 
 def part_failed(batch: Batch, m: PartFailed) -> None:

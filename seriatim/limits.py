@@ -49,6 +49,15 @@ STEP_CALLS_MAX: Final = 64
 DETAIL_CHARS_MAX: Final = 2000
 """What is kept of an error's text, or of a reply that broke off, in a turn's end."""
 
+DELEGATIONS_MAX: Final = 16
+"""Background work of one lane at a time; each may hold a thread."""
+
+DELEGATION_OUTPUT_CHARS_MAX: Final = 64 * 1024
+"""What a wake tells of background work's output; the rest is cut, with a note that says so."""
+
+QUESTION_CHARS_MAX: Final = 2000
+"""A question to a turn's people, or the name of background work: one message of a chat, not a document."""
+
 PARTIAL_CHARS_MAX: Final = 256 * 1024
 """What is kept of the text that a running turn has shown, should it break off; the rest was seen and is gone."""
 

@@ -14,7 +14,7 @@ from attrs import frozen
 
 from seriatim.effects import CompressSession
 from seriatim.model import MessageEvent
-from seriatim.turn import StepOffered, ToolFinished, TurnEnded
+from seriatim.turn import DelegationEnded, StepOffered, ToolFinished, TurnAsks, TurnEnded
 
 if TYPE_CHECKING:
     from attrs import frozen as value
@@ -57,11 +57,13 @@ class Recover:
     """The first message of an incarnation: close what a dead one left open, take up what is owed.
 
     ``live_generation``: the turn that goes on running in this process (after a refold), else 0.
-    ``reason``: restart_interrupted, or what a drain recorded.
+    ``reason``: restart_interrupted, or what a drain recorded. ``delegations``: ids of background work that goes on, or
+    whose end is still to be told.
     """
 
     live_generation: int = 0
     reason: str = "restart_interrupted"
+    delegations: frozenset[str] = frozenset()
 
 
 @frozen
@@ -171,6 +173,13 @@ class DraftGone:
 
 
 @frozen
+class ApprovalExpired:
+    """Nobody has answered the question in its time."""
+
+    id: str
+
+
+@frozen
 class DrainTimedOut:
     """The gateway stops while the lane's turn runs on; the turn stays open for the next start."""
 
@@ -214,6 +223,9 @@ Mail = (
     | ToolFinished
     | TurnEnded
     | TurnBroken
+    | TurnAsks
+    | DelegationEnded
+    | ApprovalExpired
     | AttemptWanted
     | PartSettled
     | PartFailed

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import abc
 import asyncio
+import hmac
 import itertools
 import logging
 import os
@@ -41,6 +42,7 @@ from seriatim.batch import Rules
 from seriatim.budgets import Limits
 from seriatim.clock import Clock
 from seriatim.config import GatewayConfig
+from seriatim.context import PII_SAFE
 from seriatim.errors import (
     CorruptionError,
     GatewayClosedError,
@@ -51,6 +53,8 @@ from seriatim.errors import (
     StoreUnhealthyError,
 )
 from seriatim.limits import SPOOL_RETRY_MS
+from seriatim.model import Platform
+from seriatim.prompts import Prompts
 from seriatim.storage.contract import Store
 from seriatim.storage.home import Home
 from seriatim.storage.spool import Spool, look
@@ -169,7 +173,8 @@ class Opening(abc.ABC):
         """Own the home; make what works without a store."""
         clock = self._clock = self._clock or SystemClock(loop)
         ids = self._ids = self._ids or Ids(clock)
-        self._senders = {adapter: AdapterSender(adapter, loop, self._on_error) for adapter in self.adapters}
+        prefix = self.config.commands.prefix
+        self._senders = {adapter: AdapterSender(adapter, loop, self._on_error, prefix) for adapter in self.adapters}
         notices = self._notices = Notices(clock, ids.fresh)
         for adapter, sender in self._senders.items():
             notices.add(adapter.platform, adapter.account, sender)
@@ -216,7 +221,7 @@ class Opening(abc.ABC):
         runner = self._runner = AgentRunner(
             loop, self._answer, self._agent_factory, self._on_error, ends_with_tasks=not self._owns_thread
         )
-        lanes = LoopDispatcher(loop, handoff=self._flush)
+        lanes = LoopDispatcher(loop)
         runtime = self._runtime = Runtime(
             clock=self._clock,
             ids=self._ids,
@@ -239,6 +244,7 @@ class Opening(abc.ABC):
             loop.call_soon_threadsafe(resolve, ready, result)
 
         runtime.open(open_store, told)
+        lanes.handoff = runtime.handoff
         return await ready
 
     def _begin(self, opened: Opened) -> None:
@@ -246,6 +252,8 @@ class Opening(abc.ABC):
         runtime = self._runtime
         assert runtime is not None
         self._store, self._unopened = opened.store, None
+        if self._runner is not None:
+            self._runner.prompts = prompts_of(self.config, self.adapters, opened.store_id)
         runtime.begin(opened.store.reader)
         for adapter, sender in self._senders.items():
             able = adapter.capabilities
@@ -353,9 +361,6 @@ class Opening(abc.ABC):
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._asked.set)
 
-    def _flush(self, whole_group: bool) -> bool:
-        return self._runtime is not None and self._runtime.flush(whole_group)
-
     @abc.abstractmethod
     async def _abandon(self) -> None:
         """Undo a start that failed or was cancelled."""
@@ -396,6 +401,19 @@ class Opening(abc.ABC):
             await asyncio.sleep(ADAPTER_RETRY_S[min(failures, len(ADAPTER_RETRY_S)) - 1])
 
 
+def prompts_of(config: GatewayConfig, adapters: Sequence[Adapter], store_id: str) -> Prompts:
+    """What turns tell their agents. The installation's secret is the store's id, which nobody outside it knows."""
+    return Prompts(
+        group_sessions_per_user=config.group_sessions_per_user,
+        thread_sessions_per_user=config.thread_sessions_per_user,
+        connected=tuple(dict.fromkeys(Platform(adapter.platform) for adapter in adapters)),
+        home_channels=config.home_channels,
+        redact=config.privacy.redact_pii,
+        secret=hmac.digest(b"pseudonyms", store_id.encode(), "sha256"),
+        safe=PII_SAFE | {adapter.platform for adapter in adapters if adapter.capabilities.pii_safe},
+    )
+
+
 def settings_of(config: GatewayConfig) -> Settings:
     """What the actors need of the configuration."""
     told = config.budgets
@@ -429,11 +447,14 @@ def settings_of(config: GatewayConfig) -> Settings:
             command_age_ms_max=config.commands.max_age_s * 1000 or None,
             text_age_ms_max=config.admission.max_age_s * 1000 or None,
             partial=config.delivery.partial,
+            busy=config.queue.busy,
+            approval_ms=config.turns.approval_timeout_s * 1000,
         ),
         slots_max=config.turns.concurrency_max,
         per_user_max=config.turns.per_user_max,
         budgets=budgets,
         warm_max=config.agent.agent_cache.max_size,
+        idle_ms=config.agent.agent_cache.idle_ttl_secs * 1000,
         age_ms_max=config.delivery.max_age_s * 1000,
         dm_without_ids=config.admission.dm_without_ids == "shared",
         silence_ms=config.agent.gateway_timeout * 1000,

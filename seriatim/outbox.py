@@ -20,7 +20,7 @@ class Channel:
     ``up``: the adapter is there and connected. ``idempotent``: a repeated send does not post twice. ``lookup``: it can
     say whether a send arrived. ``edits``: a message can be changed after it was sent.
     ``text_max`` (0: none) counts in ``unit``: "bytes", "codepoints" or "utf16". ``multiline``: one
-    message may hold line breaks.
+    message may hold line breaks. ``prefix``: what people there begin a command with.
     """
 
     up: bool = False
@@ -30,6 +30,7 @@ class Channel:
     multiline: bool = True
     lookup: bool = False
     edits: bool = False
+    prefix: str = "/"
 
 
 def marked(text: str) -> str:

@@ -14,7 +14,7 @@ from seriatim.closers import OpenTurn
 from seriatim.errors import FormatUnsupportedError
 from seriatim.events import Data, lane_log
 from seriatim.facts import Facts, Used
-from seriatim.lane import LaneState, Owed, Running, SessionPart, Unreached, Waiting
+from seriatim.lane import Approval, Delegation, LaneState, Owed, Running, SessionPart, Unreached, Waiting
 from seriatim.queueing import Entry
 
 STATE_VERSION: Final = 2
@@ -54,6 +54,10 @@ def lane_snapshot(state: LaneState) -> Data:
         data["drafts"] = list(map(list, state.drafts))
     if state.titles:
         data["titles"] = [list(told) for told in state.titles]
+    if state.approvals:
+        data["approvals"] = list(map(Approval.plain, state.approvals))
+    if state.delegations:
+        data["delegations"] = list(map(Delegation.plain, state.delegations))
     if state.notes:
         data["notes"] = [list(note) for note in state.notes]
     if state.listed:
@@ -82,6 +86,8 @@ def lane_from_snapshot(key: str, version: int, data: Data) -> LaneState:
     state.drafts = tuple((claim, message_id) for claim, message_id in data.get("drafts", ()))
     state.listed = tuple(data.get("listed", ()))
     state.titles = tuple((session, title) for session, title in data.get("titles", ()))
+    state.approvals = tuple(Approval(*fields) for fields in data.get("approvals", ()))
+    state.delegations = tuple(Delegation(*fields) for fields in data.get("delegations", ()))
     state.notes = tuple((told, time) for told, time in data.get("notes", ()))
     return state
 

@@ -149,8 +149,8 @@ class StepOffered:
 class ToolFinished:
     """From the runner: one call's result (T3). ``error``: the tool raised; ``content`` says what.
 
-    ``content`` is lossless JSON. ``next``: calls of the step's ``later`` that start with this commit. The
-    agent goes on once it is durable (``TurnRunner.proceed``).
+    ``content`` is lossless JSON (``mended``: as text, or cut, since the result itself can't be kept). ``next``: calls
+    of the step's ``later`` that start with this commit. The agent goes on once it is durable (``TurnRunner.proceed``).
     """
 
     turn: int
@@ -159,6 +159,7 @@ class ToolFinished:
     content: Any
     error: bool = False
     next: tuple[ToolCall, ...] = ()
+    mended: bool = False
 
 
 @frozen
@@ -189,7 +190,54 @@ class TurnEnded:
     detail: str | None = None
 
 
-Told = StepOffered | ToolFinished | TurnDelta | TurnEnded
+@frozen
+class Steer:
+    """Wish for the messages that came in meanwhile; answered with them, they are the turn's from then on."""
+
+
+@frozen
+class Approve:
+    """Wish for a person's leave; answered with True or False, once that is durable."""
+
+    question: str
+
+
+@frozen
+class Delegate:
+    """Wish to start background work of that name; answered with its id once that is durable, None if it may not."""
+
+    name: str
+
+
+Wish = Steer | Approve | Delegate
+
+
+@frozen
+class TurnAsks:
+    """From the runner: the agent wants something of its lane, and waits for ``TurnRunner.answered``.
+
+    ``token`` names the wish in its turn. A question asked again by a later attempt at the turn has the same token.
+    """
+
+    turn: int
+    generation: int
+    token: str
+    wish: Wish
+
+
+DelegationStatus = Literal["completed", "failed", "interrupted"]
+
+
+@frozen
+class DelegationEnded:
+    """From the runner: background work is over. ``output``: what it gave, or had given when it broke off."""
+
+    id: str
+    status: DelegationStatus
+    output: str
+
+
+Told = StepOffered | ToolFinished | TurnDelta | TurnEnded | TurnAsks | DelegationEnded
 
 
 def speaker_label(source: SessionSource) -> str:
@@ -211,3 +259,11 @@ def inert_label(name: str, chars_max: int = SPEAKER_CHARS_MAX) -> str:
 def with_speaker(label: str, text: str) -> str:
     """A message as the model reads it in a shared conversation: ``[label] text``."""
     return f"[{label}] {text}"
+
+
+def words_of(text: str, media: Sequence[Media]) -> str:
+    """A message where only text goes: its own, or in brackets what it carries, where it says nothing itself."""
+    if not media or text.strip():
+        return text
+    named = (f"{item.kind}: {inert_label(item.name)}" if item.name else item.kind for item in media)
+    return " ".join(f"[{label}]" for label in named)

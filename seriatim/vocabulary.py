@@ -39,6 +39,7 @@ _INBOX_ID = "id of an accepted message"
 _DELIVERY = "id of the owed reply"
 _PART = "which platform message of it, from 0"
 _CALL = "the call's id, unique in its turn"
+_WORK = "id of the background work"
 
 EXTRA: Final = "further fields of a message that a host appended"
 
@@ -82,6 +83,7 @@ _SESSION: Final = (
             "text": "without sender prefix and platform notes",
             "at": "when it was accepted, epoch ms",
             "author?": "display name, else the user's id",
+            "speaker?": "outside direct chats, the stable id of who bears that name",
             "media?": "as in `inbox/accepted`; of an album all of its items",
             "messageId?": "the platform's id of it",
             "note?": "true: word of an edit or a deletion, not a message to answer",
@@ -140,6 +142,7 @@ _SESSION: Final = (
             "step": _STEP,
             "id": _CALL,
             "content": "any JSON; for a synthetic one what the model is told",
+            "mended?": "true: what JSON can't carry, or a log can't hold, is told as text, or cut",
             "error?": "true: the tool raised, or there is no result",
             "outcome?": "of a synthetic result: `unknown` (recorded, may have run) or `not started` (only asked for)",
             "synthetic?": "true: no tool gave it; it closes a turn that was cut off",
@@ -441,6 +444,8 @@ _LANE: Final = (
             "suspended?": "the session that goes on is suspended: true for all messages, false for later ones",
             "resume?": "reason and time (ms) of its mark",
             "titles?": "its sessions' titles",
+            "approvals?": "its turns' questions and their answers",
+            "delegations?": "its background work, which the merge ends",
         },
     ),
     EventType(
@@ -450,6 +455,51 @@ _LANE: Final = (
         {"reason": "restart_interrupted, shutdown_timeout, …", "at?": "of an imported record: since when, epoch ms"},
     ),
     EventType("resume/cleared", "lane", "Taken up, or given up.", {}),
+    EventType(
+        "inbox/steered",
+        "lane",
+        "The running turn takes waiting messages over; from here on they share its end.",
+        {"ids": "the messages", "turn": _TURN, "generation": "the turn's"},
+    ),
+    EventType(
+        "approval/asked",
+        "lane",
+        "A turn asks its people for leave, and waits. Asked once, however often the turn is run again.",
+        {
+            "id": "what people name it by",
+            "claim": "the turn's first message",
+            "token": "names the question in its turn",
+            "question": "as the people read it",
+        },
+    ),
+    EventType(
+        "approval/resolved",
+        "lane",
+        "The question has its answer.",
+        {
+            "id": "the question's",
+            "answer": "approved or denied",
+            "by": "a person's id, host, timeout, or how the turn ended",
+        },
+    ),
+    EventType(
+        "delegation/started",
+        "lane",
+        "A turn's background work begins.",
+        {
+            "id": _WORK,
+            "name": "what it is",
+            "session": "the session's id",
+            "turn": _TURN,
+            "origin": "where its end is told: source, account, door of the message that the turn answers",
+        },
+    ),
+    EventType(
+        "delegation/ended",
+        "lane",
+        "The background work is over; a wake tells its session.",
+        {"id": _WORK, "status": "completed, failed or interrupted"},
+    ),
     EventType(
         "turn/late",
         "lane",

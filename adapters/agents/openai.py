@@ -21,7 +21,7 @@ from seriatim.actors.live_turn import Turn
 from seriatim.adapters.agents.sse import events_of
 from seriatim.errors import ConfigError, ModelError
 from seriatim.limits import REPLY_BYTES_MAX
-from seriatim.turn import Message, Reply, Usage, inert_label, with_speaker
+from seriatim.turn import Reply, Usage
 
 if TYPE_CHECKING:
     import httpx
@@ -57,8 +57,9 @@ class OpenAICompatible:
     silence of the server, seconds. ``history_messages_max``: how many messages before the turn are sent,
     newest kept. ``retries_max``: attempts after the first, only before the first token, for refused
     connections, 429 and 5xx; ``retry_after_s_max``: a server that asks for a longer wait is taken at its
-    word, as a failure. ``options``: merged into the request (temperature, max_tokens, …). ``transport``
-    and ``sleep`` are for tests. Raises ConfigError when httpx is not installed.
+    word, as a failure. ``options``: merged into the request (temperature, max_tokens, …). ``context``: whether
+    the system prompt ends with the turn's context block. ``transport`` and ``sleep`` are for tests. Raises
+    ConfigError when httpx is not installed.
 
     One instance serves all lanes, on the gateway's loop; ``cleanup`` closes its connections.
     """
@@ -76,6 +77,7 @@ class OpenAICompatible:
         retry_after_s_max: float = 60.0,
         headers: Mapping[str, str] | None = None,
         options: Mapping[str, Any] | None = None,
+        context: bool = True,
         transport: httpx.AsyncBaseTransport | None = None,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
@@ -91,6 +93,7 @@ class OpenAICompatible:
         if api_key is not None:
             self._headers["Authorization"] = f"Bearer {api_key}"
         self._options = dict(options or {})
+        self._context = context
         self._transport = transport
         self._sleep = sleep
         self._client: httpx.AsyncClient | None = None
@@ -124,10 +127,14 @@ class OpenAICompatible:
         """
         newest = (m for m in reversed(turn.history) if m.role in ("user", "assistant") and m.text)
         said = reversed(list(islice(newest, self._history_max)))
-        made = [{"role": m.role, "content": _content(m, shared=turn.shared)} for m in said]
-        if self._system_prompt is not None:
-            made.insert(0, {"role": "system", "content": self._system_prompt})
-        return [*made, {"role": "user", "content": turn.text}]
+        made = [{"role": m.role, "content": turn.told(m)} for m in said]
+        system = [
+            *([self._system_prompt] if self._system_prompt else []),
+            *([turn.context_prompt()] if self._context else []),
+        ]
+        if system:
+            made.insert(0, {"role": "system", "content": "\n\n".join(system)})
+        return [*made, {"role": "user", "content": turn.model_text}]
 
     async def _read(self, turn: Turn, answer: _Answer, response: httpx.Response) -> None:
         httpx = _httpx()
@@ -198,12 +205,6 @@ def _httpx() -> Any:
     except ImportError:
         raise ConfigError("agent", "OpenAICompatible needs httpx: pip install seriatim[openai]") from None
     return httpx
-
-
-def _content(message: Message, *, shared: bool) -> str:
-    if shared and message.role == "user":
-        return with_speaker(inert_label(message.author or "unknown"), message.text)
-    return message.text
 
 
 def _take_event(turn: Turn, answer: _Answer, event: dict[str, Any]) -> None:

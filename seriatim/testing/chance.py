@@ -105,6 +105,8 @@ def plan_of(seed: int) -> Plan:
             separate_attempt=one(False, False, True),
             stop_suspends=one(True, True, True, False),
             freshness_ms=one(3_600_000, 3_600_000, 700),
+            busy=one("queue", "queue", "interrupt", "steer"),
+            approval_ms=one(0, 0, 5_000),
         ),
         age_ms=one(24 * 3_600_000, 24 * 3_600_000, 20_000),
         growth=one(Growth(), Growth(events=6, rest_events=1, compact_events=9, step_commits=2)),

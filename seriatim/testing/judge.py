@@ -14,6 +14,7 @@ from attrs import define, field
 
 from seriatim.actors.receipts import Receipt
 from seriatim.actors.runtime import Runtime
+from seriatim.compressing import COMPRESSED_TEXT, NOT_COMPRESSED_TEXT
 from seriatim.errors import SeriatimError
 from seriatim.events import Data, Event, LogId, lane_log, session_log
 from seriatim.lane import LaneState, fold
@@ -243,6 +244,8 @@ class _Message:
     """The session of each claim."""
     moved: bool = False
     """Came with another lane, so its place in this log isn't its place in line."""
+    album: str = ""
+    """It stands with the other items of that, wherever they stand."""
 
 
 class _Lane:
@@ -261,6 +264,9 @@ class _Lane:
         self.turns = 0
         self.undecided = 0
         self.aborted = False
+        self.asked: set[tuple[str, str]] = set()
+        self.works: set[str] = set()
+        self.told_of = 0
         self.steered = False
         self.session = ""
         self.stopped_at: int | None = None
@@ -280,6 +286,11 @@ class _Lane:
                 method(event)
         if self.aborted:
             self.wrong.append("a turn was aborted and nobody asked for it")
+        if self.works:
+            self.wrong.append(f"background work never ended: {self.works}")
+        wakes = sum(message.text.startswith("[delegation ") for message in self.messages.values())
+        if wakes != self.told_of:
+            self.wrong.append(f"{self.told_of} pieces of background work have ended, {wakes} wakes tell of it")
         if self.undecided:
             self.wrong.append(f"{self.undecided} answers without owed or none")
 
@@ -296,6 +307,7 @@ class _Lane:
             data.get("door") == "receipt",
             authority(data),
             seq,
+            album=data.get("album", ""),
         )
         return message
 
@@ -356,7 +368,8 @@ class _Lane:
         claimed = [self.messages[inbox_id] for inbox_id in event.data["ids"]]
         self.turns += 1
         kinds = {message.kind for message in claimed}
-        if len(claimed) > 1 and kinds != {"human"}:
+        one_album = len({message.album for message in claimed}) == 1 and claimed[0].album
+        if len(claimed) > 1 and kinds != {"human"} and not one_album:
             self.wrong.append(f"a turn claims {sorted(kinds)} together")
         for message in claimed:
             if message.ends:
@@ -366,7 +379,7 @@ class _Lane:
                 and not other.claims
                 and not other.ends
                 and other not in claimed
-                and not (other.moved or message.moved)
+                and not (other.moved or message.moved or message.album)
                 for other in self.messages.values()
                 if other.kind == message.kind and (other.authority == message.authority or message.kind == "queue")
             ):
@@ -376,6 +389,27 @@ class _Lane:
             self.wrong.append(f"a turn runs in {event.data['session']}, not in the bound session")
         if self.stopped_at is not None and kinds != {"wake"} and max(m.seq for m in claimed) > self.stopped_at:
             self.wrong.append("a message accepted after /stop runs in the stopped session")
+
+    def _inbox_steered(self, event: Event) -> None:
+        for inbox_id in event.data["ids"]:
+            message = self.messages[inbox_id]
+            if message.ends or message.claims or message.kind != "human":
+                self.wrong.append(f"{message.kind} {inbox_id} is steered into a turn")
+            message.claims.append(self.session)
+
+    def _approval_asked(self, event: Event) -> None:
+        self.undecided += 1  # the question itself
+        name = (event.data["claim"], event.data["token"])
+        if name in self.asked:
+            self.wrong.append(f"{name[1]} was asked twice")
+        self.asked.add(name)
+
+    def _delegation_started(self, event: Event) -> None:
+        self.works.add(event.data["id"])
+
+    def _delegation_ended(self, event: Event) -> None:
+        self.works.remove(event.data["id"])
+        self.told_of += 1
 
     def _inbox_answered(self, event: Event) -> None:
         message = self.messages[event.data["id"]]
@@ -388,7 +422,9 @@ class _Lane:
         elif self.aborted:
             self.wrong.append("a turn was aborted and nobody asked for it")
         if event.data["end"] == "aborted":
-            self.aborted = True
+            # Asked for by a command that is answered next, or by the message that was accepted right before.
+            latest = next(reversed(self.messages.values()))
+            self.aborted = latest.kind != "human" or latest is message
         if event.data["by"] == "turn":
             self.in_a_row = 0
         if message.command in ("new", "reset"):
@@ -400,7 +436,7 @@ class _Lane:
         for inbox_id in event.data["ids"]:
             message = self.messages[inbox_id]
             message.ends.append("merged")
-            if message.kind != "human":
+            if message.kind != "human" and not message.album:
                 self.wrong.append(f"{message.kind} {inbox_id} was merged")
 
     def _inbox_dropped(self, event: Event) -> None:
@@ -427,11 +463,13 @@ class _Lane:
 
     def _delivery_owed(self, event: Event) -> None:
         self.owed[event.data["id"]] = event
-        if "tells" not in event.data:  # a line ahead of a turn's own answer
+        # A line ahead of a turn's own answer, or what came of a compression, which was answered when it began.
+        if "tells" not in event.data and not _tells_of_compression(event.data["parts"][0]):
             self.undecided -= 1
 
     def _delivery_none(self, event: Event) -> None:
-        self.undecided -= 1
+        if not _tells_of_compression(event.data.get("text", "")):
+            self.undecided -= 1
 
     def _delivery_settled(self, event: Event) -> None:
         self.settled.add((event.data["id"], event.data["part"]))
@@ -449,6 +487,10 @@ def _check_attempts(ground: Ground, lane: _Lane) -> None:
 
 
 # --- replies ---------------------------------------------------------------------------------------------
+
+
+def _tells_of_compression(text: str) -> bool:
+    return text.startswith((NOT_COMPRESSED_TEXT.partition("{")[0], COMPRESSED_TEXT.partition("{")[0]))
 
 
 def _check_replies(ground: Ground, lane: _Lane) -> None:
@@ -482,7 +524,7 @@ def _check_replies(ground: Ground, lane: _Lane) -> None:
     for message in lane.messages.values():
         if message.by_receipt:
             continue
-        echoed = message.kind != "command" and ground.echoed(message.text)
+        echoed = message.kind not in ("command", "edit") and bool(message.text) and ground.echoed(message.text)
         if message.ends == ["answered completed"] and echoed and message.text not in texts:
             ground.complain(f"{message.text!r} was answered without a word of it")
         if "dropped interrupted" in message.ends and GIVEN_UP_TEXT.format(times=INTERRUPTIONS_MAX) not in texts:

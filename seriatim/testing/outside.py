@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -19,6 +20,13 @@ if TYPE_CHECKING:
     from seriatim.testing.simulator import Simulator
 
 _SEND_FAULTS: Final[tuple[FaultKind, ...]] = ("plain", "plain", "arrived", "arrived", "lost", "permanent")
+
+
+COMMANDS: Final = (
+    *("/status", "/help", "/what", "/queue", "/title t", "/resume", "/resume 1", "/compress"),
+    *("/undo", "/undo", "/redo", "/retry", "/retry"),
+)
+"""What people type besides /queue with a text, /stop, /new and /reset."""
 
 
 class Outside:
@@ -71,9 +79,19 @@ class Outside:
         elif what < 0.87:
             self.say(source, pick("word", ("/new", "/reset")))
         elif what < 0.92:
-            self.say(source, pick("word", ("/status", "/help", "/what", "/queue")))
+            self.say(source, pick("word", COMMANDS))
+        elif what < 0.96:
+            self.say(source, f"{pick('word', ('/approve', '/deny'))} {self._last_asked()}")
         else:
             self.say(source, "plain wake", wake=True)
+
+    def _last_asked(self) -> str:
+        """The id of the question that arrived last, if one did."""
+        for got in reversed(self.platform.received):
+            found = re.search(r"/approve (\S+)", got.out.text)
+            if found is not None:
+                return found[1]
+        return "1-1"
 
     def say(self, source: SessionSource, text: str, *, wake: bool = False) -> None:
         """Somebody writes ``text``; a number behind it tells it from others."""

@@ -181,6 +181,26 @@ class WatchedRunner:
         self._world.witness.proceeds(lane, calls)
         self._inner.proceed(lane, generation, calls)
 
+    def answered(self, lane: str, generation: int, token: str, value: Any) -> None:
+        """See TurnRunner.answered."""
+        self._world.note(lane, f"turn {generation} gets an answer: {token}")
+        self._world.witness.answers(lane, value)
+        self._inner.answered(lane, generation, token, value)
+
+    def end_delegations(self, lane: str, names: tuple[str, ...]) -> None:
+        """See TurnRunner.end_delegations."""
+        self._world.note(lane, f"background work is ended: {len(names)}")
+        self._world.witness.ends_work(names)
+        self._inner.end_delegations(lane, names)
+
+    def delegations(self, lane: str) -> frozenset[str]:
+        """See TurnRunner.delegations."""
+        return self._inner.delegations(lane)
+
+    def output(self, lane: str, name: str) -> str:
+        """See TurnRunner.output."""
+        return self._inner.output(lane, name)
+
     def compress(self, lane: str, session: str, history: Sequence[Message], done: Summed) -> None:
         """See TurnRunner.compress."""
         self._inner.compress(lane, session, history, done)

@@ -19,7 +19,19 @@ from seriatim.actors.outlet import Outlet, Tell
 from seriatim.actors.steps import Batch, Call, Effects, Gated, StepGate
 from seriatim.actors.summaries import UNABLE, Summed
 from seriatim.errors import SeriatimError
-from seriatim.turn import Message, Silence, TurnDelta, TurnEnded, TurnJob
+from seriatim.turn import (
+    Approve,
+    Delegate,
+    DelegationEnded,
+    Message,
+    Silence,
+    Steer,
+    TurnAsks,
+    TurnDelta,
+    TurnEnded,
+    TurnJob,
+    Wish,
+)
 
 
 class _Never:
@@ -53,7 +65,9 @@ class ScriptStep:
 
 @frozen
 class Script:
-    """One turn: its deltas, then its steps, then its end.
+    """One turn: its deltas, then its wishes (each waits for its answer), then its steps, then its end.
+
+    ``work``: what the background work that it wishes for gives, None: it goes on until it is ended.
 
     ``end``: what the agent returns (str, Reply, Silence, None, or a wrong type), an exception that it
     raises, or NEVER. ``on_cancel``: it unwinds, answers ``end`` all the same, or ignores the cancellation
@@ -63,14 +77,25 @@ class Script:
     end: Any = "ok"
     deltas: tuple[str, ...] = ()
     steps: tuple[ScriptStep, ...] = ()
+    wishes: tuple[Wish, ...] = ()
+    work: str | None = "done"
     on_cancel: Literal["unwind", "answer", "ignore"] = "unwind"
 
 
 WORDS: Final = (
     *["plain"] * 6,
     *("tool", "tools", "serial", "rounds", "long", "fail", "silent", "never", "late", "stuck"),
+    *("ask", "steer", "delegate", "watch"),
 )
 """What ``by_first_word`` knows; most often it just answers."""
+
+
+_WISHES: Final[dict[str, tuple[Wish, ...]]] = {
+    "ask": (Approve("May I?"),),
+    "steer": (Steer(), Steer()),
+    "delegate": (Delegate("errand"),),
+    "watch": (Delegate("watch"),),
+}
 
 
 def by_first_word(job: TurnJob) -> Script:
@@ -100,8 +125,9 @@ def by_first_word(job: TurnJob) -> Script:
             return Script(reply, on_cancel="answer", steps=(ScriptStep("let me", (ScriptCall("save", 1),)),))
         case "stuck":
             return Script(reply, on_cancel="ignore", deltas=("re",) * 6)
-        case _:
-            return Script(reply, deltas=("re",))
+        case word:
+            work = None if word == "watch" else "done"
+            return Script(reply, deltas=("re",), wishes=_WISHES.get(word, ()), work=work)
 
 
 def echoes(text: str) -> bool:
@@ -129,9 +155,12 @@ class _Playing:
     script: Script
     outlet: Outlet
     gate: StepGate
+    tell: Tell
     why: str | None = None
     deltas: int = 0
     steps: int = 0
+    wishes: int = 0
+    token: str = ""
     batch: Batch | None = None
     unrun: list[tuple[Gated, ScriptCall]] = field(factory=list)
 
@@ -148,6 +177,8 @@ class ScriptedRunner:
         self._warm_bytes = warm_bytes
         self._playing: dict[tuple[str, int], _Playing] = {}
         self._warm: set[str] = set()
+        self._planned: dict[tuple[str, int, str], tuple[str | None, Tell]] = {}
+        self._works: dict[tuple[str, str], tuple[str | None, Tell]] = {}
         self._closed = False
         self.ran: list[Ran] = []
         self.errors: list[tuple[str, BaseException]] = []
@@ -161,12 +192,14 @@ class ScriptedRunner:
             outlet.end(endings.failed(job, ValueError("it was started before")))
         else:
             gate = StepGate(job, outlet)
-            self._playing[job.lane, job.generation] = _Playing(job, self._script(job), outlet, gate)
+            self._playing[job.lane, job.generation] = _Playing(job, self._script(job), outlet, gate, tell)
             if self._warm_bytes:
                 self._warm.add(job.lane)
 
     def cancel(self, lane: str, generation: int, why: str) -> None:
         """See TurnRunner.cancel."""
+        for name in [name for name in self._planned if name[:2] == (lane, generation)]:
+            del self._planned[name]
         turn = self._playing.get((lane, generation))
         if turn is not None and turn.why is None:
             turn.why = why
@@ -185,6 +218,28 @@ class ScriptedRunner:
         if turn is not None:
             turn.gate.proceed(calls)
 
+    def answered(self, lane: str, generation: int, token: str, value: Any) -> None:
+        """See TurnRunner.answered."""
+        planned = self._planned.pop((lane, generation, token), None)
+        if planned is not None and value is not None and not self._closed:
+            self._works[lane, value] = planned
+        turn = self._playing.get((lane, generation))
+        if turn is not None and turn.token == token:
+            turn.token = ""
+
+    def end_delegations(self, lane: str, names: tuple[str, ...]) -> None:
+        """See TurnRunner.end_delegations."""
+        for name in [name for name in self._works if name[1] in names]:
+            del self._works[name]
+
+    def delegations(self, lane: str) -> frozenset[str]:
+        """See TurnRunner.delegations."""
+        return frozenset(name for where, name in self._works if where == lane)
+
+    def output(self, lane: str, name: str) -> str:
+        """See TurnRunner.output; all work has given the same so far."""
+        return "some" if (lane, name) in self._works else ""
+
     def compress(self, lane: str, session: str, history: Sequence[Message], done: Summed) -> None:
         """See TurnRunner.compress: no script can."""
         done(None, UNABLE)
@@ -199,6 +254,7 @@ class ScriptedRunner:
     async def close(self, grace_s: float) -> None:
         """See TurnRunner.close."""
         self._closed = True
+        self._works.clear()
         for turn in list(self._playing.values()):
             late = turn.why is not None
             self._end(turn, _aborted(turn) if late else endings.interrupted(turn.job, "the runner was closed"))
@@ -209,21 +265,35 @@ class ScriptedRunner:
 
     @property
     def live(self) -> int:
-        """Turns that run and are wanted."""
-        return sum(1 for turn in self._playing.values() if turn.why is None)
+        """Turns that run and are wanted, and background work."""
+        return sum(1 for turn in self._playing.values() if turn.why is None) + len(self._works)
 
     def ready(self) -> tuple[tuple[str, int], ...]:
-        """Those of them that ``advance`` would move."""
-        return tuple(name for name, turn in self._playing.items() if self._next(turn) is not None)
+        """Those of them that ``advance`` would move; with -1 for a lane whose background work may end."""
+        turns = [name for name, turn in self._playing.items() if self._next(turn) is not None]
+        return (
+            *turns,
+            *dict.fromkeys((lane, -1) for (lane, _), (gives, _) in self._works.items() if gives is not None),
+        )
 
     def advance(self, lane: str, generation: int) -> bool:
         """Let one turn do one thing; False if it is waiting, stuck or over."""
+        if generation == -1:
+            return self._end_work(lane)
         turn = self._playing.get((lane, generation))
         action = None if turn is None else self._next(turn)
         if action is None:
             return False
         action()
         return True
+
+    def _end_work(self, lane: str) -> bool:
+        for (where, name), (gives, tell) in self._works.items():
+            if where == lane and gives is not None:
+                del self._works[where, name]
+                tell(DelegationEnded(name, "completed", gives))
+                return True
+        return False
 
     def run(self) -> int:
         """Advance whatever is ready, in order of starts, until nothing is; how many things were done."""
@@ -240,6 +310,10 @@ class ScriptedRunner:
             return self._next_call(turn)
         if turn.deltas < len(script.deltas):
             return lambda: self._delta(turn)
+        if turn.token:
+            return None
+        if turn.wishes < len(script.wishes):
+            return lambda: self._wish(turn)
         if turn.steps < len(script.steps):
             return lambda: self._offer(turn, script.steps[turn.steps])
         return None if script.end is NEVER else lambda: self._end(turn, _ending(turn))
@@ -256,6 +330,14 @@ class ScriptedRunner:
     def _delta(self, turn: _Playing) -> None:
         turn.outlet.say(TurnDelta(turn.job.number, turn.job.generation, turn.script.deltas[turn.deltas]))
         turn.deltas += 1
+
+    def _wish(self, turn: _Playing) -> None:
+        job, wish = turn.job, turn.script.wishes[turn.wishes]
+        turn.wishes += 1
+        turn.token = f"{turn.wishes} wish"
+        if isinstance(wish, Delegate):
+            self._planned[job.lane, job.generation, turn.token] = (turn.script.work, turn.tell)
+        turn.outlet.say(TurnAsks(job.number, job.generation, turn.token, wish))
 
     def _offer(self, turn: _Playing, step: ScriptStep) -> None:
         turn.batch = Batch(step.text, step.serial)

@@ -34,6 +34,10 @@ class Effects:
     sent: Counter[tuple[str, int]] = Factory(Counter)
 
 
+_Told = tuple[int, str | None, str]
+"""A shown message: its turn, its text (None for a tool's), the id of what it asks ("" for none)."""
+
+
 class Witness:
     """The facts of all durable events; filled from the store, then commit by commit.
 
@@ -51,8 +55,12 @@ class Witness:
         self.results: set[tuple[str, str]] = set()
         self.attempts: Counter[tuple[str, int]] = Counter()
         self.owed: set[str] = set()
+        self.works: set[str] = set()
+        self.over: set[str] = set()
+        self.steered: set[str] = set()
         self.heads: dict[str, int] = {}
-        self._said: dict[str, list[tuple[int, str | None, str]]] = {}
+        self._said: dict[str, list[_Told]] = {}
+        self._moments: dict[str, list[tuple[int, list[_Told]]]] = {}
         self._waiting: dict[str, set[str]] = {}
         self._counts: dict[str, Counter[str]] = {}
         self._incarnations: dict[LogId, int] = {}
@@ -94,7 +102,19 @@ class Witness:
                 self.heads[log] = event.seq + 1
                 self._take(log, event)
 
-    def _take(self, log: LogId, event: Event) -> None:
+    def _say(self, owner: str, event: Event, said: _Told) -> None:
+        """The session shows one more message; what it showed at each moment is kept, since one may go back there."""
+        told = self._said.setdefault(owner, [])
+        told.append(said)
+        self._moments.setdefault(owner, []).append((event.seq + 1, list(told)))
+
+    def _go_back(self, owner: str, event: Event) -> None:
+        moments = [(0, []), *self._moments.get(owner, [])]
+        told = next(told for count, told in reversed(moments) if count <= event.data["asOf"])
+        self._said[owner] = list(told)
+        self._moments.setdefault(owner, []).append((event.seq + 1, list(told)))
+
+    def _take(self, log: LogId, event: Event) -> None:  # noqa: C901  (one case for each event)
         data = event.data
         owner = log.partition(":")[2]
         match event.type:
@@ -118,12 +138,14 @@ class Witness:
                 self._move(owner, data)
             case "user/message" | "assistant/message":
                 said = (data["turn"], data["text"], data["id"] if "at" in data else "")
-                self._said.setdefault(owner, []).append(said)
+                self._say(owner, event, said)
+            case "surface/reset":
+                self._go_back(owner, event)
             case "tool/call":
                 self.calls.add((owner, data["id"]))
             case "tool/result":
                 self.results.add((owner, data["id"]))
-                self._said.setdefault(owner, []).append((data["turn"], None, ""))
+                self._say(owner, event, (data["turn"], None, ""))
             case "delivery/owed":
                 self.owed.add(data["id"])
                 if data.get("attempt"):
@@ -131,6 +153,18 @@ class Witness:
                     self.attempts.update((data["id"], part) for part in range(first))
             case "delivery/attempt":
                 self.attempts[data["id"], data["part"]] += 1
+            case _:
+                self._take_other(event)
+
+    def _take_other(self, event: Event) -> None:
+        data = event.data
+        match event.type:
+            case "delegation/started":
+                self.works.add(data["id"])
+            case "delegation/ended":
+                self.over.add(data["id"])
+            case "inbox/steered":
+                self.steered.update(data["ids"])
             case _:
                 pass
 
@@ -179,7 +213,10 @@ class Witness:
         self._effects.started[name] += 1
 
     def begins(self, job: TurnJob) -> None:
-        """A turn's agent sees the conversation for the first time: it is what the log holds."""
+        """A turn's agent sees the conversation for the first time: it is what the log holds.
+
+        What the turn itself is to answer, and nobody has answered at an attempt before, is not part of it.
+        """
         told = [message.text for message in job.history if message.role != "tool"]
         said = [told for told in self._said.get(job.session, ()) if told[0] < job.number]
         if job.resumed_from is not None:
@@ -201,6 +238,18 @@ class Witness:
         """An agent goes on with the results of calls."""
         durable = {call for _, call in self.results}.issuperset(calls)
         self._law_2(durable, f"{lane}: the agent went on before the results of {calls} were durable")
+
+    def answers(self, lane: str, value: Any) -> None:
+        """An agent gets what it asked of its lane: background work begins, or messages are its own."""
+        if isinstance(value, str):
+            self._law_2(value in self.works, f"{lane}: background work began before its start was durable")
+        elif isinstance(value, tuple):
+            ids = {claim.id for claim in value}
+            self._law_2(ids <= self.steered, f"{lane}: {ids} were handed over before that was durable")
+
+    def ends_work(self, names: tuple[str, ...]) -> None:
+        """Background work is stopped from outside."""
+        self._law_2(self.over.issuperset(names), f"{names} were stopped before their end was durable")
 
     def runs(self, ran: Ran) -> None:
         """A tool runs."""

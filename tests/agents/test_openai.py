@@ -27,7 +27,7 @@ def ask(
 
     async def whole() -> tuple[TurnEnded, Stub, Ear]:
         async with stub(*answers) as server:
-            asked = OpenAICompatible(server.url, "tiny", **(agent or {}))
+            asked = OpenAICompatible(server.url, "tiny", context=False, **(agent or {}))
             runner = AgentRunner(asyncio.get_running_loop(), asked)
             ear = Ear()
             runner.start(job(**(turn or {})), ear)

@@ -35,10 +35,12 @@ compress_above_tokens = 100000
 compress_keep_turns = 3
 [agent.agent_cache]
 max_size = 2
+idle_ttl_secs = 60
 
 [turns]
 concurrency_max = 3
 per_user_max = 2
+approval_timeout_s = 60
 
 [budgets]
 window_s = 60
@@ -51,7 +53,7 @@ slow_s = 1
 
 [queue]
 collapse = "replace"
-busy = "queue"
+busy = "interrupt"
 album_window_ms = 100
 edit_running = "ignore"
 edit_after = "turn"
@@ -79,6 +81,12 @@ on_unavailable = "spool"
 drain_s = 0.5
 on_restart = "exit"
 watchdog_s = 5
+
+[privacy]
+redact_pii = true
+[home_channels]
+telegram = "-100"
+irc = {chat_id = "#bots", name = "Bots"}
 
 [adapters.irc]
 type = "irc"
@@ -128,9 +136,7 @@ def test_a_file_may_set_every_key(tmp_path: Path) -> None:
     made = load_config(file, {"KEY": "s3cret"})
 
     assert made.agent.api_key == "s3cret"
-    untouched = [
-        key for key, default, *_ in described(GatewayConfig) if _at(made, key) == default and key != "queue.busy"
-    ]
+    untouched = [key for key, default, *_ in described(GatewayConfig) if _at(made, key) == default]
     assert untouched == []
     assert [adapter.name for adapter in made.adapters] == ["irc", "here"]
 
@@ -191,7 +197,7 @@ def test_half_an_agent_is_refused(agent: dict[str, object], key: str) -> None:
         ({"agent": {"timout_s": 3}}, "agent.timout_s: unknown key; did you mean agent.timeout_s?"),
         ({"max_size": 3}, "max_size: unknown key; did you mean agent.agent_cache.max_size?"),
         ({"storage": {"on_unavailable": "wait"}}, 'storage.on_unavailable: must be "refuse" or "spool", not "wait"'),
-        ({"queue": {"busy": "steer"}}, 'queue.busy: must be "queue", not "steer"'),
+        ({"queue": {"busy": "steal"}}, 'queue.busy: must be "queue", "interrupt", "steer" or "refuse", not "steal"'),
         ({"adapters": []}, "adapters: must be a table of tables, not a list"),
         ({"adapters": {"irc": 3}}, "adapters.irc: must be a table with a type"),
         ({"adapters": {"I C": {}}}, "adapters.I C: the name must be lower-case letters, digits, _ and -"),

@@ -6,8 +6,9 @@ from seriatim.batch import Rules
 from seriatim.effects import AckDuplicate, Deliver, Finished, Owes, RunTurn, SendPart
 from seriatim.lane import evolve, fold
 from seriatim.limits import INTERRUPTIONS_MAX
-from seriatim.mail import AttemptWanted, DrainTimedOut, PartSettled, Recover
+from seriatim.mail import Ask, AttemptWanted, DrainTimedOut, PartSettled, Recover
 from seriatim.outbox import Channel
+from seriatim.store_calls import MarkResume
 from seriatim.turn import StepOffered, ToolCall, TurnEnded
 
 from .bench import Bench
@@ -310,3 +311,21 @@ def test_a_word_from_before_the_crash_is_late() -> None:
     bench.tell(TurnEnded(1, 1, "completed", "old"))
     assert len(bench.lane_events("turn/late")) == 1
     assert bench.gate.durable.running is not None
+
+
+def test_a_delivered_reply_clears_a_mark_that_stands_for_no_turn() -> None:
+    """What arrived is not to be answered again; with an interrupted turn there, the mark is that turn's and stays."""
+    for interrupts in (False, True):
+        bench = Bench(STALE)
+        bench.said("hi")
+        bench.answer()
+        if interrupts:
+            bench.said("and?")
+            bench.now.time += OLD
+            bench.reopen()
+        bench.tell(Ask("mark", MarkResume("restart_timeout")))
+        assert bench.gate.durable.resume_reason is not None
+        bench.tell(PartSettled(bench.all(Deliver)[0].delivery, 0, None))
+        bench.tick(1_000)
+        bench.drain()
+        assert (bench.gate.durable.resume_reason is not None) is interrupts

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 
 from seriatim.aliases import Alias
@@ -75,9 +76,23 @@ class Ground:
             return
         number = sum(1 for taken in self.scenario.script[: self.done] if isinstance(taken, Say))
         source = SessionSource(platform=Platform("fake"), chat_id=step.chat, user_id=f"u{step.chat}")
+        text = step.text.replace("?", self._asked())
         self.platform.post(
-            MessageEvent(step.text, source, account="fake", message_id=f"in{number}", internal=step.wake)
+            MessageEvent(
+                text,
+                source,
+                account="fake",
+                message_id=f"in{number}",
+                internal=step.wake,
+                album_id=step.album,
+                edit_of=step.edit_of,
+            )
         )
+
+    def _asked(self) -> str:
+        """The id of the question that arrived last."""
+        asked = [found[1] for got in self.platform.received if (found := re.search(r"/approve (\S+)", got.out.text))]
+        return asked[-1] if asked else "none"
 
     def ack(self, posted: Posted) -> None:
         """The platform hears that the bot has it."""

@@ -440,6 +440,30 @@ class WatchedRunner:
         self._inner.proceed(lane, generation, calls)
         life.points.hit(f"after proceed {calls}")
 
+    def answered(self, lane: str, generation: int, token: str, value: Any) -> None:
+        """See TurnRunner.answered."""
+        life = self._life
+        life.points.hit(f"before answer {token}")
+        life.witness.answers(lane, value)
+        self._inner.answered(lane, generation, token, value)
+        life.points.hit(f"after answer {token}")
+
+    def end_delegations(self, lane: str, names: tuple[str, ...]) -> None:
+        """See TurnRunner.end_delegations."""
+        life = self._life
+        life.points.hit("before the end of work")
+        life.witness.ends_work(names)
+        self._inner.end_delegations(lane, names)
+        life.points.hit("after the end of work")
+
+    def delegations(self, lane: str) -> frozenset[str]:
+        """See TurnRunner.delegations."""
+        return self._inner.delegations(lane)
+
+    def output(self, lane: str, name: str) -> str:
+        """See TurnRunner.output."""
+        return self._inner.output(lane, name)
+
     def compress(self, lane: str, session: str, history: Sequence[Message], done: Summed) -> None:
         """See TurnRunner.compress: no script can."""
         done(None, UNABLE)

@@ -9,7 +9,20 @@ from typing import Any, Final
 
 from attrs import frozen
 
-from seriatim import absorb, batch, breaking, closers, commands, decide, gate, lane, queueing, recovery, snapshots
+from seriatim import (
+    absorb,
+    approvals,
+    batch,
+    breaking,
+    closers,
+    commands,
+    decide,
+    gate,
+    lane,
+    queueing,
+    recovery,
+    snapshots,
+)
 from seriatim.actors import delivery, loading, merging, runtime, steps, supervisor, upkeep
 from seriatim.storage import sqlite, sqlite_growth
 from tests.crash.enumeration import FULL, Tally, enumerate_scenario
@@ -146,7 +159,7 @@ MUTANTS: Final = (
     Mutant(
         "a message given again is taken for a new one",
         runtime.unique_key,
-        (("if event.message_id is None", "if True"),),
+        (("if event.edit_of is None and event.message_id is None", "if True"),),
         ("given again",),
     ),
     Mutant(
@@ -224,6 +237,30 @@ MUTANTS: Final = (
             ),
         ),
         ("one message",),
+    ),
+    Mutant(
+        "a turn that runs again asks its people again",
+        approvals.approval_wanted,
+        (("if asked is None:", "if True:"),),
+        ("a question and its answer",),
+    ),
+    Mutant(
+        "background work that a crash cut off is forgotten",
+        decide._recover,
+        (("close_lost(batch, m)", "pass"),),
+        ("background work", "background work is stopped"),
+    ),
+    Mutant(
+        "a steered message stays in the queue",
+        lane._steered,
+        (("if not gone.issuperset(entry.ids)", ""),),
+        ("steer",),
+    ),
+    Mutant(
+        "background work begins before its start is durable",
+        gate.Gate._advance,
+        early("WishAnswered"),
+        ("background work",),
     ),
 )
 

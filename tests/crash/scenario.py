@@ -24,17 +24,19 @@ When = Literal["now", "running", "tool", "ended", "sent", "resting", "quiet"]
 
 @frozen
 class Say:
-    """Somebody writes ``text``, or the host wakes the lane (``wake``).
+    """Somebody writes ``text``, or the host wakes the lane (``wake``); "?" stands for the last question's id.
 
     ``when``: at once after what came before; or as soon as, after that, a turn runs, a tool has run, a turn's end was
     told, a send arrived, a lane is asked to rest; each at the latest when everything is quiet, so that no crash stops
-    the script.
+    the script. ``album``: it is an item of that; ``edit_of``: it changes the message of that id (``in1`` is the first).
     """
 
     text: str
     when: When = "now"
     chat: str = "1"
     wake: bool = False
+    album: str | None = None
+    edit_of: str | None = None
 
 
 @frozen

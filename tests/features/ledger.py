@@ -1,8 +1,8 @@
 """A committed list of features against the tests that ran: one verdict a feature.
 
 A list is a TOML file here: ``title``, ``intro``, ``count`` (how many features it has, so that none goes lost), then a
-table per group and in it a line per feature: ``id = {text, tests, differs?}``. A test is named by its file below
-``tests/`` and its name; of a test with parameters at least one must pass and none may fail.
+table per group and in it a line per feature: ``id = {text, tests?, later?, differs?}``. A test is named by its file
+below ``tests/`` and its name; of a test with parameters at least one must pass and none may fail.
 """
 
 from __future__ import annotations
@@ -22,13 +22,16 @@ _HEAD: Final = frozenset({"title", "intro", "count"})
 
 @frozen
 class Feature:
-    """``text``: what is promised. ``tests``: what shows it. ``differs``: how this differs from what asked for it."""
+    """``text``: what is promised. ``tests``: what shows it; or ``later``: what it waits for. ``differs``: how this
+    differs from what asked for it.
+    """
 
     id: str
     group: str
     text: str
     tests: tuple[str, ...]
     differs: str | None = None
+    later: str | None = None
 
 
 @frozen
@@ -42,11 +45,18 @@ class FeatureList:
 
 @frozen
 class Verdict:
-    """``state``: pass, fail, skip, not run or missing (no such test). ``told``: the tests that are to blame."""
+    """``state``: pass, fail, skip, not run, missing (no such test) or later. ``told``: the tests that are to
+    blame, or what it waits for.
+    """
 
     id: str
     state: str
     told: str
+
+    @property
+    def is_good(self) -> bool:
+        """Whether the feature is shown, or honestly put off."""
+        return self.state in ("pass", "later")
 
     def __str__(self) -> str:
         return f"{self.id} {self.state} {self.told}".rstrip()
@@ -58,10 +68,10 @@ def list_names() -> list[str]:
 
 
 def features(name: str, text: str | None = None) -> FeatureList:
-    """A list. Raises ValueError where the count is wrong, an id comes twice, or a feature has no test."""
+    """A list. Raises ValueError for a wrong count, an id that comes twice, a feature with neither tests nor later."""
     stored: dict[str, Any] = tomllib.loads((_FOLDER / f"{name}.toml").read_text() if text is None else text)
     found = [
-        Feature(key, group, row["text"], tuple(row.get("tests", ())), row.get("differs"))
+        Feature(key, group, row["text"], tuple(row.get("tests", ())), row.get("differs"), row.get("later"))
         for group, rows in stored.items()
         if group not in _HEAD
         for key, row in rows.items()
@@ -70,8 +80,8 @@ def features(name: str, text: str | None = None) -> FeatureList:
         raise ValueError(f"{name} has {len(found)} features, not {stored['count']}")
     if len({feature.id for feature in found}) < len(found):
         raise ValueError(f"{name} has an id twice")
-    if bare := [feature.id for feature in found if not feature.tests]:
-        raise ValueError(f"{name} has features without a test: {bare}")
+    if bare := [feature.id for feature in found if bool(feature.tests) is (feature.later is not None)]:
+        raise ValueError(f"{name} has features without a test, or with one that they wait for: {bare}")
     return FeatureList(stored["title"], stored["intro"].strip(), tuple(found))
 
 
@@ -90,6 +100,8 @@ def judge(listed: Iterable[Feature], proofs: Mapping[str, Proof]) -> list[Verdic
 
 
 def _judge(feature: Feature, proofs: Mapping[str, Proof]) -> Verdict:
+    if feature.later is not None:
+        return Verdict(feature.id, "later", feature.later)
     states = {test: _state(proofs.get(test)) for test in feature.tests}
     for worst in ("fail", "missing", "not run", "skip"):
         if blamed := [test for test, state in states.items() if state == worst]:

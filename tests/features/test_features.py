@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.features.ledger import features, list_names
+from tests.features.ledger import features, judge, list_names
 from tests.proof import by_own_name
 
 LIST = """
@@ -107,6 +107,17 @@ def test_a_list_that_contradicts_itself(change: tuple[str, str], said: str) -> N
     """A wrong count, an id that comes twice and a feature without a test are refused."""
     with pytest.raises(ValueError, match=said):
         features("x", LIST.replace(*change))
+
+
+def test_a_feature_that_is_put_off() -> None:
+    """One that is still to come says with what, counts as no failure, and has no test yet."""
+    text = LIST.replace('["test_some.py::test_good"]', '[], later = "search"')
+    [put_off] = [feature for feature in features("x", text).features if feature.later]
+
+    [verdict] = judge([put_off], {})
+    assert (verdict.state, verdict.told, verdict.is_good) == ("later", "search", True)
+    with pytest.raises(ValueError, match="wait for"):
+        features("x", LIST.replace('["test_some.py::test_good"]', '["test_some.py::test_good"], later = "search"'))
 
 
 def test_names_are_as_people_write_them() -> None:

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from seriatim import Gateway, Turn
+from seriatim import Gateway, GatewayConfig, Turn
 from seriatim.actors import counts as counting
-from seriatim.config import StopConfig
+from seriatim.config import AgentConfig, StopConfig
 from seriatim.storage import home as homes
 from seriatim.storage.mirror import read_mirror
 
@@ -172,3 +172,26 @@ def test_a_bad_counter_file_counts_as_none(tmp_path: Path, caplog: pytest.LogCap
     assert said == ["echo long"]
     assert counting.FILE in caplog.text
     assert counts(tmp_path) == {}
+
+
+@pytest.mark.parametrize("reason", ["restart", "shutdown"])
+def test_why_a_turn_is_to_be_resumed_stands_in_its_entry(tmp_path: Path, reason: str) -> None:
+    """A drain's reason from the stop to the next life's entry; beyond the freshness it stays until somebody writes."""
+    assert run(interrupted(tmp_path, reason)) is False
+
+    async def main() -> list[Any]:
+        config = GatewayConfig(agent=AgentConfig(gateway_auto_continue_freshness=0))
+        async with bot(echo, tmp_path, config=config) as it:
+            await it.at_rest()
+            (before,) = await it.gateway.sessions.aio.list_sessions()
+            it.say("long")  # the platform's first number, which the life before knows
+            it.say("and now?")
+            assert await it.heard(1) == ["echo long\nand now?"]
+            await it.at_rest()
+            (after,) = await it.gateway.sessions.aio.list_sessions()
+            return [before.resume_pending, before.resume_reason, before.last_resume_marked_at is not None, after]
+
+    *before, after = run(main())
+
+    assert before == [True, f"{reason}_timeout", True]
+    assert (after.resume_pending, after.suspended) == (False, False)

@@ -13,10 +13,11 @@ from seriatim.actors.merging import MoveAnswer, MoveSession
 from seriatim.actors.runtime import unique_key
 from seriatim.adapters.base import Capabilities
 from seriatim.aliases import ALIASES
-from seriatim.errors import InvalidInputError
+from seriatim.errors import InvalidInputError, SendError
 from seriatim.events import lane_log, session_log
 from seriatim.keys import canonical_key
 from seriatim.mail import Inbound
+from seriatim.model import Outbound, Sent
 from seriatim.storage.audit import audit
 from seriatim.storage.sqlite_reader import SqliteReader
 from seriatim.testing.fake_platform import FakePlatform
@@ -100,6 +101,33 @@ def test_an_upgraded_group_goes_on_under_its_new_id(tmp_path: Path) -> None:
             again = await gateway.accept(said("six", old, "m6"))
             assert (await again.answered()).text == "5: six"
             await until(lambda: platform.texts("-1005")[-1] == "5: six")
+        assert balanced(tmp_path)
+
+    run(main())
+
+
+def test_a_send_that_is_told_the_new_id_moves_the_chat(tmp_path: Path) -> None:
+    """B16: a platform that refuses a send with the chat's new id makes the same move: the reply arrives there once, and
+    the conversation goes on.
+    """
+
+    class Upgraded(FakePlatform):
+        async def send(self, out: Outbound) -> Sent:
+            if out.target.chat_id == "-5":
+                raise SendError("the chat has moved", moved_to="-1005")
+            return await super().send(out)
+
+    old, new = (source(chat, chat_type="group", user_id="u") for chat in ("-5", "-1005"))
+
+    async def main() -> None:
+        agent = Agent()
+        platform = Upgraded()
+        async with bot(agent, tmp_path, platform) as it:
+            await (await it.gateway.accept(said("one", old, "m1"))).answered()
+            await until(lambda: platform.texts("-1005") == ["0: one"])
+            assert (await (await it.gateway.accept(said("two", new, "m2"))).answered()).text == "1: two"
+            await until(lambda: platform.texts("-1005") == ["0: one", "1: two"])
+            assert len(set(agent.sessions)) == 1
         assert balanced(tmp_path)
 
     run(main())

@@ -17,6 +17,7 @@ PAGES: Final[dict[str, Callable[[], str]]] = {
     "docs/commands.md": commands_page,
     "docs/events.md": events_page,
     "docs/features-event-log.md": functools.partial(features_page, "event_log"),
+    "docs/features-gateway.md": functools.partial(features_page, "gateway"),
 }
 ROOT: Final = Path(__file__).resolve().parents[2]
 

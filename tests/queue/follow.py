@@ -9,7 +9,7 @@ from typing import Final
 from seriatim.events import Data, Event
 from tests.queue.model import Fact, Model, Said
 
-STEERED = frozenset({"cancelled", "cleared", "expired"})
+STEERED = frozenset({"cancelled", "cleared", "expired", "deleted"})
 
 
 class Follower:
@@ -81,9 +81,14 @@ class Follower:
         if data["kind"] == "command":
             self._command(data["id"], data["command"])
             return
+        if data["kind"] == "edit":
+            self._expect((), ())
+            return
         source = data["source"]
         rank = f"{source.get('role_authorized')} {source.get('is_bot')}"
-        place, before, due = self.model.say(Said(data["id"], data["kind"], rank, data.get("wakeSession")))
+        place, before, due = self.model.say(
+            Said(data["id"], data["kind"], rank, data.get("wakeSession"), data.get("album"))
+        )
         if place != data["place"]:
             self._differ(f"placed {data['place']}, the model says {place}")
         self._expect(before, due)
@@ -106,6 +111,8 @@ class Follower:
 
     def _answered(self, data: Data, time: int) -> None:
         del time
+        if data["by"] == "edit":
+            return
         fact = ("command" if data["by"] == "command" else "answered", data["id"])
         if data["by"] == "command" or self._due[fact]:
             self._came(fact)

@@ -80,7 +80,13 @@ class History(Simulator):
         outside.lull = self.dice.hits("lull", self.plan.lulls)
         source = pick("who", outside.sources)
         what = self.dice.roll("what")
-        if what < 0.45:
+        if what < 0.07:
+            self.did["albums"] += 1
+            self._album(source)
+        elif what < 0.14:
+            self.did["edits"] += 1
+            self._edit()
+        elif what < 0.45:
             self.did["messages"] += 1
             for _ in range(pick("burst", (1, 1, 2, 3))):
                 outside.say(source, pick("word", WORDS))
@@ -115,6 +121,33 @@ class History(Simulator):
             wake_session_id=pin,
         )  # fmt: skip
         outside._giving.append(outside.platform.post(event))
+
+    def _post(self, text: str, source: SessionSource, **fields: Any) -> None:
+        """Somebody's message of a further kind comes to the platform."""
+        outside = self.outside
+        outside._said += 1
+        event = MessageEvent(text, source, account="fake", message_id=f"in{outside._said}", **fields)
+        outside._giving.append(outside.platform.post(event))
+
+    def _album(self, source: SessionSource) -> None:
+        """Two or three items, the first now and then for /queue; what others say may come between them."""
+        name = f"album {self.outside._said}"
+        first = self.dice.pick("caption", ("plain", "plain", "/queue plain"))
+        for number in range(self.dice.pick("items", (2, 3))):
+            self._post(f"{first if number == 0 else 'plain'} {self.outside._said + 1}", source, album_id=name)
+            if self.dice.hits("between", 0.3):
+                self.outside.say(self.dice.pick("who", self.outside.sources), "plain")
+
+    def _edit(self) -> None:
+        """Somebody changes a message, or takes it back."""
+        said = [p.event for p in self.outside.platform.posted if not p.event.internal and p.event.edit_of is None]
+        said = [event for event in said if not event.text.startswith("/") or event.text.startswith("/queue ")]
+        if said:
+            event = self.dice.pick("which", said[-4:])
+            deleted = self.dice.hits("deleted", 0.3)
+            self._post(
+                "" if deleted else f"{event.text} edited", event.source, edit_of=event.message_id, deleted=deleted
+            )
 
     def _lane_of(self, source: SessionSource) -> str:
         return next((key for key, name in self.names.items() if name == source.chat_id), "")

@@ -24,6 +24,7 @@ class Said:
     kind: Literal["human", "queue", "wake"]
     rank: str = ""
     pin: str | None = None
+    album: str | None = None
 
 
 @define
@@ -70,6 +71,10 @@ class Model:
         if said.kind == "wake" and said.pin is not None and said.pin != self.session:
             return "none", [], [("dropped", "session_left", said.id)]
         before: list[Fact] = [("bound", "first")] if self.session is None else []
+        for turn in self.line if said.album is not None else ():
+            if any((other.album, other.rank) == (said.album, said.rank) for other in turn.said):
+                turn.said.append(said)
+                return "album", before, []
         if not self.line:
             self.line.append(Coming([said]))
             return "slot", before, []

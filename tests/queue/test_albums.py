@@ -10,7 +10,6 @@ import attrs
 import pytest
 
 from seriatim import GatewayConfig, Media, MessageEvent, SessionSource
-from seriatim.actors.live_turn import _words
 from seriatim.albums import grouped
 from seriatim.batch import Rules
 from seriatim.commands import parse_command
@@ -20,7 +19,7 @@ from seriatim.errors import InvalidInputError
 from seriatim.limits import ALBUM_MS_MAX, MEDIA_MAX
 from seriatim.mail import Inbound
 from seriatim.storage.sqlite_reader import SqliteReader
-from seriatim.turn import Claim
+from seriatim.turn import words_of
 from tests.core.bench import Bench
 from tests.gateway.bots import bot, run, until
 
@@ -230,9 +229,9 @@ def test_media_are_checked() -> None:
 
 def test_a_wordless_message_is_named_for_the_model() -> None:
     """Where only text goes, what it carries stands for it, in a form that imitates nobody."""
-    claim = Claim("i", " ", HERE, None, 0, "human", (Media("photo"), Media("file", name="a]\n[b.pdf")))
-    assert _words(claim) == "[photo] [file: a) (b.pdf]"
-    assert _words(attrs.evolve(claim, text="hi")) == "hi"
+    media = (Media("photo"), Media("file", name="a]\n[b.pdf"))
+    assert words_of(" ", media) == "[photo] [file: a) (b.pdf]"
+    assert words_of("hi", media) == "hi"
 
 
 def test_what_a_link_would_lose_is_kept_before_the_ack(tmp_path: Path) -> None:
@@ -240,9 +239,11 @@ def test_what_a_link_would_lose_is_kept_before_the_ack(tmp_path: Path) -> None:
 
     async def main() -> None:
         seen: list[Any] = []
+        histories: list[list[str]] = []
 
         async def agent(turn: Any) -> str:
             seen.extend(turn.media)
+            histories.append([message.text for message in turn.history])
             return str(turn.text)
 
         async with bot(agent, tmp_path) as it:
@@ -258,6 +259,9 @@ def test_what_a_link_would_lose_is_kept_before_the_ack(tmp_path: Path) -> None:
             [media] = seen
             assert (media.data, media.size) == (None, 6)
             assert await it.gateway.read_media(media) == b"pixels"
+            again = await it.accept("what was it?")
+            assert (await again.answered()).text == "what was it?"
+            assert histories == [[], ["[photo: p.png]", "[photo: p.png]"]]
             with pytest.raises(InvalidInputError):
                 await it.gateway.read_media(Media("photo", url="http://x"))
 
@@ -299,3 +303,14 @@ def test_an_adapters_slow_item_shares_the_turn(tmp_path: Path) -> None:
             await until(lambda: turns == [[2]])
 
     run(main())
+
+
+def test_an_interrupted_album_goes_on_at_once() -> None:
+    """Its turn had begun, so no item can join it any more: nothing is waited for."""
+    bench = Bench()
+    ids = [item(bench, 1), item(bench, 2)]
+    bench.tick(800)
+    bench.drain()
+    bench.now.started = bench.now.time
+    bench.reopen()
+    assert runs(bench) == [ids, ids]

@@ -171,8 +171,8 @@ BUGS: Final = (
         commands._stop,
         (
             (
-                "_accept(batch, m)",
-                "_accept(batch, m); state.queue and state.queue[0].kind == 'wake' and state.queue.pop(0)",
+                "accept_command(batch, m)",
+                "accept_command(batch, m); state.queue and state.queue[0].kind == 'wake' and state.queue.pop(0)",
             ),
         ),
     ),

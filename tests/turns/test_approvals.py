@@ -1,0 +1,250 @@
+"""Questions of a turn to its people: asked once, answered by id alone, through crashes and restarts."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seriatim import GatewayConfig
+from seriatim.approvals import ListApprovals, ResolveApproval
+from seriatim.batch import Rules
+from seriatim.config import AgentConfig, TurnsConfig
+from seriatim.effects import Answered, ApprovalDue, Deliver, WishAnswered
+from seriatim.mail import ApprovalExpired, Ask
+from seriatim.testing.clock import VirtualClock
+from seriatim.turn import Approve, TurnAsks
+from tests.core.bench import Bench
+from tests.gateway.bots import bot, run, until
+
+
+def asks(bench: Bench, token: str = "1 approve", question: str = "May I?") -> None:
+    """The running agent asks its people."""
+    running = bench.gate.durable.running
+    assert running is not None
+    bench.tell(TurnAsks(running.turn, running.generation, token, Approve(question)))
+
+
+def asked(rules: Rules | None = None) -> Bench:
+    """A lane whose turn waits for an answer."""
+    bench = Bench(rules)
+    bench.said("do it", user="ann")
+    asks(bench)
+    return bench
+
+
+def answers(bench: Bench) -> list[Any]:
+    """What the agent was told."""
+    return [told.value for told in bench.all(WishAnswered)]
+
+
+def sent(bench: Bench) -> list[str]:
+    """What the chat was told."""
+    return [text for debt in bench.all(Deliver) for text in debt.parts]
+
+
+def test_the_question_is_durable_and_sent_with_its_id() -> None:
+    """People read the question and how to answer it; the log holds both, and the agent hears nothing yet."""
+    bench = asked()
+    assert sent(bench) == ["May I?\n\nTo allow it: /approve 1-1\nTo refuse it: /deny 1-1"]
+    [event] = bench.lane_events("approval/asked")
+    assert (event.data["id"], event.data["question"]) == ("1-1", "May I?")
+    assert answers(bench) == []
+    assert bench.fold() == bench.gate.durable
+
+
+@pytest.mark.parametrize(
+    ("command", "answer"), [("/approve 1-1", True), ("/deny 1-1", False), ("/APPROVE 1-1 ok", True)]
+)
+def test_an_answer_by_id_reaches_the_agent_once_it_is_durable(command: str, answer: bool) -> None:
+    """The command is recorded with who gave it, and only then the agent goes on."""
+    bench = asked()
+    bench.say(command, user="ann")
+    assert answers(bench) == []
+    bench.drain()
+    assert answers(bench) == [answer]
+    [event] = bench.lane_events("approval/resolved")
+    assert event.data == {"id": "1-1", "answer": "approved" if answer else "denied", "by": "ann"}
+
+
+@pytest.mark.parametrize(
+    "text", ["yes", "ok", "approve", "approve 1-1", "1-1", "👍", "/approve", "/approve 1-2", "/approve yes"]
+)
+def test_nothing_else_is_an_answer(text: str) -> None:
+    """Bare words, a missing id or another one answer nothing."""
+    bench = asked()
+    bench.said(text, user="ann")
+    assert answers(bench) == []
+    assert bench.lane_events("approval/resolved") == []
+
+
+def test_only_the_turns_people_and_operators_may_answer() -> None:
+    """In a group, somebody else's word counts for nothing, and they are told."""
+    bench = asked(Rules(operators=frozenset({"sim:boss"})))
+    bench.said("/approve 1-1", user="bob")
+    assert answers(bench) == []
+    assert "those to decide" in sent(bench)[-1]
+    bench.said("/deny 1-1", user="boss")
+    assert answers(bench) == [False]
+
+
+def test_a_turn_that_runs_again_gets_the_answer_that_there_is() -> None:
+    """Answered while the turn was interrupted or before: the same question again isn't sent again."""
+    bench = asked()
+    bench.said("/approve 1-1", user="ann")
+    bench.reopen()
+    bench.forget()
+    asks(bench)
+    assert answers(bench) == [True]
+    assert sent(bench) == []
+    assert len(bench.lane_events("approval/asked")) == 1
+
+
+def test_an_open_question_is_asked_once() -> None:
+    """A turn that runs again waits on under the same id; another question is one of its own."""
+    bench = asked()
+    bench.reopen()
+    bench.forget()
+    asks(bench)
+    assert (answers(bench), sent(bench)) == ([], [])
+    bench.said("/approve 1-1", user="ann")
+    assert answers(bench) == [True]
+    asks(bench, "2 approve")
+    assert bench.lane_events("approval/asked")[-1].data["id"] == "2-1"
+
+
+@pytest.mark.parametrize("how", ["/stop", "/new", "answer", "fail"])
+def test_what_ends_the_turn_answers_with_no(how: str) -> None:
+    """No question outlives its turn, and what was open is recorded as denied."""
+    bench = asked()
+    if how == "answer":
+        bench.answer()
+    elif how == "fail":
+        bench.tell(bench.end(None, "failed"))
+    else:
+        bench.said(how, user="ann")
+    assert [event.data["answer"] for event in bench.lane_events("approval/resolved")] == ["denied"]
+    assert bench.fold().approvals == ()
+    bench.said("/approve 1-1", user="ann")
+    assert "no open question 1-1" in sent(bench)[-1]
+    assert bench.fold() == bench.gate.durable
+
+
+def test_a_question_that_nobody_answers_is_denied_in_time() -> None:
+    """The time runs from when it was asked, also through a restart; too late an answer is told so."""
+    bench = asked(Rules(approval_ms=5_000))
+    assert [due.at for due in bench.all(ApprovalDue)] == [6_000]
+    bench.now.time += 3_000
+    bench.reopen()
+    bench.forget()
+    asks(bench)
+    assert [due.at for due in bench.all(ApprovalDue)] == [6_000]
+    bench.tell(ApprovalExpired("1-1"))
+    assert answers(bench) == [False]
+    assert bench.lane_events("approval/resolved")[0].data["by"] == "timeout"
+    bench.tell(ApprovalExpired("1-1"))
+    assert len(bench.lane_events("approval/resolved")) == 1
+
+
+def test_the_host_sees_and_answers_questions() -> None:
+    """By the gateway's own calls; answering twice alike is harmless, otherwise it is told."""
+    bench = asked()
+    bench.tell(Ask("a", ListApprovals()))
+    bench.tell(Ask("b", ResolveApproval("1-1", True)))
+    bench.tell(Ask("c", ResolveApproval("1-1", True)))
+    bench.tell(Ask("d", ResolveApproval("1-1", False)))
+    told = [answer.value for answer in bench.all(Answered)]
+    assert [question.question for question in told[0]] == ["May I?"]
+    assert told[1:] == [True, True, False]
+    assert answers(bench) == [True]
+
+
+def test_late_questions_of_a_stopped_turn_touch_nothing() -> None:
+    """A turn that is over asks nobody."""
+    bench = Bench()
+    bench.said("one")
+    bench.said("/stop")
+    bench.forget()
+    bench.tell(TurnAsks(1, 1, "1 approve", Approve("May I?")))
+    assert (sent(bench), bench.lane_events("approval/asked")) == ([], [])
+
+
+@pytest.mark.parametrize("kind", ["async", "plain", "tool"])
+def test_agents_wait_for_their_people_without_falling_silent(kind: str, tmp_path: Path) -> None:
+    """Async, blocking, or inside a tool: the turn outlasts its time-out while it waits, and goes on with the answer."""
+
+    async def scenario() -> None:
+        async def in_async(turn: Any) -> str:
+            return f"allowed: {await turn.approve('May I?')}"
+
+        def in_plain(turn: Any) -> str:
+            return f"allowed: {turn.approve('May I?')}"
+
+        async def in_tool(turn: Any) -> str:
+            async def tool() -> bool:
+                assert turn.call_id
+                return bool(await turn.approve("May I?"))
+
+            return f"allowed: {await turn.step().call('risky', {}, tool)}"
+
+        agent = {"async": in_async, "plain": in_plain, "tool": in_tool}[kind]
+        clock = VirtualClock()
+        config = GatewayConfig(agent=AgentConfig(gateway_timeout=60), turns=TurnsConfig(approval_timeout_s=0))
+        async with bot(agent, tmp_path, config=config, clock=clock) as world:
+            world.say("do it")
+            question = (await world.heard(1))[0]
+            clock.advance(3_600_000)
+            world.say(question.splitlines()[-2].removeprefix("To allow it: "))
+            texts = await world.heard(3)
+            assert sorted(texts[1:]) == ["Allowed.", "allowed: True"]
+
+    run(scenario())
+
+
+def test_an_answer_survives_the_restart(tmp_path: Path) -> None:
+    """Asked before a restart, answered after it: the turn that runs again hears it and nobody is asked twice."""
+
+    async def scenario() -> None:
+        tries: list[int] = []
+
+        async def agent(turn: Any) -> str:
+            tries.append(turn.attempt)
+            return f"allowed: {await turn.approve('May I?')}"
+
+        async with bot(agent, tmp_path) as world:
+            world.say("do it")
+            question = (await world.heard(1))[0]
+            await world.gateway.stop(drain_s=0)
+        async with bot(agent, tmp_path, world.platform) as world:
+            await until(lambda: len(tries) == 2)
+            world.say(question.splitlines()[-2].removeprefix("To allow it: "))
+            await until(lambda: "allowed: True" in world.platform.texts())
+            assert world.platform.texts().count(question) == 1
+
+    run(scenario())
+
+
+def test_a_cancelled_wait_ends(tmp_path: Path) -> None:
+    """/stop while a plain agent's thread waits for an answer: the thread ends, typed."""
+
+    async def scenario() -> None:
+        seen: list[str] = []
+
+        def agent(turn: Any) -> str:
+            try:
+                return str(turn.approve("May I?"))
+            except BaseException as error:
+                seen.append(type(error).__name__)
+                raise
+
+        async with bot(agent, tmp_path) as world:
+            world.say("do it")
+            await world.heard(1)
+            world.say("/stop")
+            await until(lambda: seen)
+            assert seen == ["TurnCancelledError"]
+            await asyncio.sleep(0)
+
+    run(scenario())
