@@ -197,7 +197,8 @@ class ContainedMailbox(Mailbox):
 
     def _next(self) -> Any:
         """Take the next message out, runtime mail first; there is one."""
-        if (self.urgent_out or self.urgent) and not self._data_is_due():
+        # The count first: the look at the data is a call.
+        if (self.urgent_out or self.urgent) and (self.ahead < RUNTIME_MAIL_AHEAD_MAX or not self._data_is_due()):
             self.ahead += 1
             if self.urgent_out:
                 return self.urgent_out.pop()

@@ -215,6 +215,7 @@ class LoopDispatcher:
     Close the dispatcher or its loop only after the actors are stopped: mail that is queued then stays unserved.
 
     Attributes:
+        handoff: see __init__; may be set later, on the loop's thread.
         passes, activations, handoffs, slow_yields: counters, for tests and health pages.
     """
 
@@ -243,7 +244,7 @@ class LoopDispatcher:
         self.pass_max = pass_max
         self.pass_ms_max = pass_ms_max
         self.envelopes_max = envelopes_max
-        self._handoff = handoff
+        self.handoff = handoff
         self._ready: deque[Runnable] = deque()
         self._resting = threading.Lock()  # held: a pass is scheduled or running
         self._closed = False
@@ -313,10 +314,10 @@ class LoopDispatcher:
             self.loop.call_soon(self._pass)
 
     def _hand_off(self, whole_group: bool) -> bool:
-        if self._handoff is None:
+        if self.handoff is None:
             return False
         try:
-            handed = self._handoff(whole_group)
+            handed = self.handoff(whole_group)
         except Exception:
             logger.exception("the hand-off of dispatcher %r failed", self.name)
             return False

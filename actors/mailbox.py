@@ -175,7 +175,7 @@ class Mailbox:
 
     def _rest_or_wake(self) -> None:
         self.idle.release()
-        if not self.empty() and self.idle.acquire(False):
+        if (self.fresh or self.urgent or self.out or self.urgent_out) and self.idle.acquire(False):
             self.wake()
 
     def _serve(self, envelopes_max: int) -> bool:

@@ -168,9 +168,11 @@ class Runtime:
         )
         self._port = CommitPort(self._writer, at_once=self._at_once)
 
-    def flush(self, whole_group: bool = False) -> bool:
-        """Hand the lanes' commits to the writer; the loop dispatcher's hand-off (see ``LoopDispatcher``)."""
-        return self._port is not None and self._port.flush(whole_group)
+    @property
+    def handoff(self) -> Callable[[bool], bool]:
+        """Hands the lanes' commits to the writer, for the loop dispatcher (which see). After ``open``."""
+        assert self._port is not None
+        return self._port.flush
 
     def begin(self, open_reader: Callable[[], StoreReader]) -> None:
         """Start the other actors. ``open_reader`` is called on the reader's thread."""

@@ -3,7 +3,8 @@
 Hooks, all optional, plain or async: ``commit_memory()`` before the agent goes; ``release()`` for a soft
 release, whose result (terminal, browser, processes) is kept under the lane and handed to the next agent of
 the same session by ``adopt(kept)``; ``cleanup()`` at a conversation boundary and at shutdown, on the agent or
-on what its release kept; ``memory_bytes()`` says how large it is. Plain hooks and factories run on threads.
+on what its release kept; ``memory_bytes()`` says how large it is; ``compress(history)`` sums up older messages
+(see ``summaries``). Plain hooks and factories run on threads.
 """
 
 from __future__ import annotations

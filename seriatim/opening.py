@@ -221,7 +221,7 @@ class Opening(abc.ABC):
         runner = self._runner = AgentRunner(
             loop, self._answer, self._agent_factory, self._on_error, ends_with_tasks=not self._owns_thread
         )
-        lanes = LoopDispatcher(loop, handoff=self._flush)
+        lanes = LoopDispatcher(loop)
         runtime = self._runtime = Runtime(
             clock=self._clock,
             ids=self._ids,
@@ -244,6 +244,7 @@ class Opening(abc.ABC):
             loop.call_soon_threadsafe(resolve, ready, result)
 
         runtime.open(open_store, told)
+        lanes.handoff = runtime.handoff
         return await ready
 
     def _begin(self, opened: Opened) -> None:
@@ -359,9 +360,6 @@ class Opening(abc.ABC):
             self._failure = GatewayClosedError(f"{where} died of {type(error).__name__}; start again")
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._asked.set)
-
-    def _flush(self, whole_group: bool) -> bool:
-        return self._runtime is not None and self._runtime.flush(whole_group)
 
     @abc.abstractmethod
     async def _abandon(self) -> None:

@@ -12,6 +12,8 @@ def claims_of(state: LaneState, ids: tuple[str, ...]) -> Claims:
     """Data and time of what a turn claims: waiting messages, or for a /retry the questions that it asks again."""
     first = state.waiting[ids[0]]
     if "asks" not in first.data:
+        if len(ids) == 1:  # nearly always
+            return ((first.data, first.time),)
         return tuple((w.data, w.time) for w in map(state.waiting.__getitem__, ids))
     return tuple(({**ask, "again": ids[0]}, ask["at"]) for ask in first.data["asks"])
 

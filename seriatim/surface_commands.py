@@ -92,7 +92,10 @@ def retry_command(batch: Batch, m: Inbound) -> None:
     assert turn is not None
     kept = set() if turn.nodes is None else {node.seq for node in walk_nodes(turn.nodes)}
     nodes = [node for node in walk_nodes(turn.asked_nodes) if node.type == "user/message" and node.seq not in kept]
-    said = [shown.events[node.seq] for node in reversed(nodes)]
+    said = [event for node in reversed(nodes) if "note" not in (event := shown.events[node.seq]).data]
+    if not said:
+        say(batch, m, NOTHING_TO_RETRY_TEXT)
+        return
     asks = _asks(batch, m, said)
     if any(authority(ask) != authority(asks[0]) or authority(ask) != _authority(m) for ask in asks):
         say(batch, m, OTHERS_TEXT)
@@ -162,7 +165,11 @@ def _asks(batch: Batch, m: Inbound, said: list[Event]) -> list[Data]:
             data = {**own, "id": event.data["id"]}
             if "author" in event.data:
                 data["source"] = {**data["source"], "user_name": event.data["author"]}
-        asks.append({**data, "text": event.data["text"], "at": event.data.get("at", event.time)})
+        # An album was several messages; it is the one that it became.
+        whole: Data = {name: event.data[name] for name in ("messageId", "media", "items") if name in event.data}
+        ask = {**data, **whole, "text": event.data["text"], "at": event.data.get("at", event.time)}
+        ask.pop("album", None)
+        asks.append(ask)
     return asks
 
 

@@ -14,6 +14,7 @@ from attrs import define, field
 
 from seriatim.actors.receipts import Receipt
 from seriatim.actors.runtime import Runtime
+from seriatim.compressing import COMPRESSED_TEXT, NOT_COMPRESSED_TEXT
 from seriatim.errors import SeriatimError
 from seriatim.events import Data, Event, LogId, lane_log, session_log
 from seriatim.lane import LaneState, fold
@@ -462,11 +463,13 @@ class _Lane:
 
     def _delivery_owed(self, event: Event) -> None:
         self.owed[event.data["id"]] = event
-        if "tells" not in event.data:  # a line ahead of a turn's own answer
+        # A line ahead of a turn's own answer, or what came of a compression, which was answered when it began.
+        if "tells" not in event.data and not _tells_of_compression(event.data["parts"][0]):
             self.undecided -= 1
 
     def _delivery_none(self, event: Event) -> None:
-        self.undecided -= 1
+        if not _tells_of_compression(event.data.get("text", "")):
+            self.undecided -= 1
 
     def _delivery_settled(self, event: Event) -> None:
         self.settled.add((event.data["id"], event.data["part"]))
@@ -484,6 +487,10 @@ def _check_attempts(ground: Ground, lane: _Lane) -> None:
 
 
 # --- replies ---------------------------------------------------------------------------------------------
+
+
+def _tells_of_compression(text: str) -> bool:
+    return text.startswith((NOT_COMPRESSED_TEXT.partition("{")[0], COMPRESSED_TEXT.partition("{")[0]))
 
 
 def _check_replies(ground: Ground, lane: _Lane) -> None:
@@ -517,7 +524,7 @@ def _check_replies(ground: Ground, lane: _Lane) -> None:
     for message in lane.messages.values():
         if message.by_receipt:
             continue
-        echoed = message.kind not in ("command", "edit") and ground.echoed(message.text)
+        echoed = message.kind not in ("command", "edit") and bool(message.text) and ground.echoed(message.text)
         if message.ends == ["answered completed"] and echoed and message.text not in texts:
             ground.complain(f"{message.text!r} was answered without a word of it")
         if "dropped interrupted" in message.ends and GIVEN_UP_TEXT.format(times=INTERRUPTIONS_MAX) not in texts:

@@ -22,6 +22,13 @@ if TYPE_CHECKING:
 _SEND_FAULTS: Final[tuple[FaultKind, ...]] = ("plain", "plain", "arrived", "arrived", "lost", "permanent")
 
 
+COMMANDS: Final = (
+    *("/status", "/help", "/what", "/queue", "/title t", "/resume", "/resume 1", "/compress"),
+    *("/undo", "/undo", "/redo", "/retry", "/retry"),
+)
+"""What people type besides /queue with a text, /stop, /new and /reset."""
+
+
 class Outside:
     """Outlives every process. ``sources``: who writes where; ``given``, ``refused``: as the judge wants them."""
 
@@ -72,7 +79,7 @@ class Outside:
         elif what < 0.87:
             self.say(source, pick("word", ("/new", "/reset")))
         elif what < 0.92:
-            self.say(source, pick("word", ("/status", "/help", "/what", "/queue")))
+            self.say(source, pick("word", COMMANDS))
         elif what < 0.96:
             self.say(source, f"{pick('word', ('/approve', '/deny'))} {self._last_asked()}")
         else:

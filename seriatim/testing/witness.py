@@ -34,6 +34,10 @@ class Effects:
     sent: Counter[tuple[str, int]] = Factory(Counter)
 
 
+_Told = tuple[int, str | None, str]
+"""A shown message: its turn, its text (None for a tool's), the id of what it asks ("" for none)."""
+
+
 class Witness:
     """The facts of all durable events; filled from the store, then commit by commit.
 
@@ -55,7 +59,8 @@ class Witness:
         self.over: set[str] = set()
         self.steered: set[str] = set()
         self.heads: dict[str, int] = {}
-        self._said: dict[str, list[tuple[int, str | None, str]]] = {}
+        self._said: dict[str, list[_Told]] = {}
+        self._moments: dict[str, list[tuple[int, list[_Told]]]] = {}
         self._waiting: dict[str, set[str]] = {}
         self._counts: dict[str, Counter[str]] = {}
         self._incarnations: dict[LogId, int] = {}
@@ -97,7 +102,19 @@ class Witness:
                 self.heads[log] = event.seq + 1
                 self._take(log, event)
 
-    def _take(self, log: LogId, event: Event) -> None:
+    def _say(self, owner: str, event: Event, said: _Told) -> None:
+        """The session shows one more message; what it showed at each moment is kept, since one may go back there."""
+        told = self._said.setdefault(owner, [])
+        told.append(said)
+        self._moments.setdefault(owner, []).append((event.seq + 1, list(told)))
+
+    def _go_back(self, owner: str, event: Event) -> None:
+        moments = [(0, []), *self._moments.get(owner, [])]
+        told = next(told for count, told in reversed(moments) if count <= event.data["asOf"])
+        self._said[owner] = list(told)
+        self._moments.setdefault(owner, []).append((event.seq + 1, list(told)))
+
+    def _take(self, log: LogId, event: Event) -> None:  # noqa: C901  (one case for each event)
         data = event.data
         owner = log.partition(":")[2]
         match event.type:
@@ -121,12 +138,14 @@ class Witness:
                 self._move(owner, data)
             case "user/message" | "assistant/message":
                 said = (data["turn"], data["text"], data["id"] if "at" in data else "")
-                self._said.setdefault(owner, []).append(said)
+                self._say(owner, event, said)
+            case "surface/reset":
+                self._go_back(owner, event)
             case "tool/call":
                 self.calls.add((owner, data["id"]))
             case "tool/result":
                 self.results.add((owner, data["id"]))
-                self._said.setdefault(owner, []).append((data["turn"], None, ""))
+                self._say(owner, event, (data["turn"], None, ""))
             case "delivery/owed":
                 self.owed.add(data["id"])
                 if data.get("attempt"):

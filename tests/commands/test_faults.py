@@ -12,6 +12,7 @@ import pytest
 
 from seriatim.actors.supervisor import PassivateLane
 from seriatim.effects import RunTurn
+from seriatim.turn import Delegate, DelegationEnded, TurnAsks
 from tests.commands.matrix import MID_TURN
 from tests.core.bench import Bench
 from tests.gateway.bots import Bot, balance_holds, bot, run, until
@@ -128,6 +129,36 @@ def test_a_running_turn_stays_within_reach(tmp_path: Path, command: str) -> None
 
     run(story())
     assert balance_holds(tmp_path)
+
+
+@pytest.mark.parametrize("leaving", ["/new", "/resume old"])
+def test_background_work_stays_with_its_conversation(leaving: str) -> None:
+    """B41: work that ends after a /new or a /resume starts no turn elsewhere, and what it found is told where it began.
+
+    Kept in the conversation that /new leaves; of work that goes on through a /resume in the lane's log, fail closed.
+    """
+    bench = Bench(free=100)
+    bench.said("/new old")
+    bench.said("a")
+    bench.answer()
+    bench.said("/new")
+    bench.said("dig")
+    running = bench.gate.durable.running
+    assert running is not None
+    bench.tell(TurnAsks(running.turn, running.generation, "1 delegate", Delegate("dig")))
+    bench.answer()
+    began = bench.gate.durable.bound
+    [work] = bench.gate.durable.delegations
+    bench.said(leaving)
+    assert bench.gate.durable.bound != began
+    shown = bench.session_events()
+    bench.forget()
+    bench.tell(DelegationEnded(work.id, "completed", "found it"))
+    assert bench.all(RunTurn) == []
+    assert bench.session_events() == shown
+    notices = [event.data["text"] for event in bench.session_events(began) if event.type == "wake/notice"]
+    notices += [event.data["notice"] for event in bench.lane_events("inbox/dropped") if "notice" in event.data]
+    assert [notice.partition(":")[0] for notice in notices] == ["[delegation 'dig'"]
 
 
 def _lanes(b: Bot) -> list[str]:

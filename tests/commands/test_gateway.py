@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import attrs
+import pytest
 
 from seriatim import GatewayConfig
 from seriatim.config import AgentConfig, CommandsConfig
@@ -268,6 +269,31 @@ def test_a_busy_lane_keeps_its_conversation(tmp_path: Path) -> None:
             platform.say("/resume plan", user_id="alice")
             assert (await b.heard(4))[-1] == "Taken up again: plan."
             assert b.errors == []
+
+    run(story())
+    assert balance_holds(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["/new", "/stop", "/status", "/queue more"])
+def test_a_gateway_that_stops_takes_no_commands(tmp_path: Path, text: str) -> None:
+    """While it drains, commands are refused like all messages, with the reason; the running turn ends as if alone."""
+    go = asyncio.Event()
+
+    async def slow(turn: Any) -> str:
+        await go.wait()
+        return f"re {turn.text}"
+
+    async def story() -> None:
+        async with bot(slow, tmp_path) as b:
+            b.say("a")
+            await until(lambda: b.health["turns_running"] == 1)
+            stopping = asyncio.ensure_future(b.gateway.stop())
+            await until(lambda: b.health["state"] == "stopping")
+            receipt = await b.accept(text)
+            assert (receipt.outcome, receipt.reason) == ("refused", "stopping")
+            go.set()
+            assert await stopping
+            assert b.platform.texts() == ["re a"]
 
     run(story())
     assert balance_holds(tmp_path)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from seriatim.actors.surfaces import read_messages, read_shown
+from seriatim.albums import grouped
 from seriatim.batch import Rules
 from seriatim.edits import rewrite
 from seriatim.effects import ForgetAgent, RunTurn
@@ -17,6 +18,7 @@ from seriatim.surface_commands import NOTHING_TEXT, NOTHING_TO_REDO_TEXT, NOTHIN
 from seriatim.turn import StepOffered, ToolCall, ToolFinished
 from tests.core.bench import Bench
 from tests.core.test_lanes import claims, replies
+from tests.queue.test_albums import item
 
 
 def talk(bench: Bench, *said: str) -> None:
@@ -211,6 +213,22 @@ def test_a_merged_question_is_asked_again_whole() -> None:
     assert [(d["text"], d["source"]["user_id"]) for d, _ in run.claims] == [("b", "bob"), ("c", "carol")]
     bench.answer("again")
     assert shows(bench) == ["a", "re a", "b", "c", "again"]
+
+
+def test_an_album_is_asked_again_whole() -> None:
+    """Its photos and captions come along, as the one message that they had become."""
+    bench = Bench()
+    item(bench, 1, "look")
+    item(bench, 2)
+    bench.tick(800)
+    bench.drain()
+    [told] = grouped(bench.all(RunTurn)[0].claims)
+    bench.answer()
+    bench.said("/retry")
+    [(again, _)] = grouped(bench.all(RunTurn)[-1].claims)
+    for name in ("text", "media", "items", "messageId"):
+        assert again[name] == told[0][name], name
+    assert len(again["media"]) == 2
 
 
 @pytest.mark.parametrize("when", ["before the slot", "while it runs"])
