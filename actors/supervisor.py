@@ -539,6 +539,8 @@ class SupervisorActor(PooledActor):
         if type(crash.message) is Inbound:
             lane.last = crash.message
             struck = self._judge(lane, crash.message, crash.error)
+        elif type(crash.message) is Ask and lane.gate is not None and crash.message.token in lane.gate.unsure():
+            struck = []  # told by its commit's fate, below
         elif type(crash.message) is Ask:
             self._ports.asks.fail(crash.message.token, SeriatimError(f"the lane died of it: {crash.error!r}"))
             struck = []

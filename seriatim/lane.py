@@ -636,6 +636,7 @@ def _merged_lanes(state: LaneState, data: Data, event: Event) -> None:
     else:
         waiting = map(Waiting.of, data["waiting"])
         absorb(state, event, waiting, map(Running.of, data["interrupted"]), map(Owed.of, data["owed"]))
+        state.active_at = max(state.active_at, event.time)  # somebody's message has shown that the two are one
         state.approvals += tuple(Approval(*fields) for fields in data.get("approvals", ()))
         state.delegations += tuple(Delegation(*fields) for fields in data.get("delegations", ()))
         if "session" in data:

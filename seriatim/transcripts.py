@@ -15,6 +15,8 @@ from seriatim.events import Data, Event, mend_text
 
 _TYPES: Final = {"user": "user/message", "assistant": "assistant/message", "tool": "tool/result"}
 _ROLES: Final = {kind: role for role, kind in _TYPES.items()}
+_TOLD: Final = {"media": "media", "messageId": "message_id"}
+"""What a message of a platform's has besides; a host's own message keeps the same names as it gave them."""
 _OURS: Final = frozenset({"role", "content", "timestamp"})
 
 
@@ -86,6 +88,7 @@ def message_of(event: Event) -> dict[str, Any]:
         message["content"] = extra.pop("content") if "content" in extra else data["text"]
         if role == "user" and data.get("author") is not None:
             message["name"] = data["author"]
+        message.update((name, data[field]) for field, name in _TOLD.items() if field in data)
         if role == "assistant" and data.get("calls") and "tool_calls" not in extra:
             message["tool_calls"] = [{"id": call["id"]} for call in data["calls"]]
     message.update(extra)

@@ -156,8 +156,20 @@ KILL_POINTS: Final = (
         "goes on from the result",
         _at("^(after commit tool/result step/end|before proceed)", "one tool", "rounds"),
     ),
-    KillPoint("K25", "an approval is asked", "voided, asked again", _whole("approval"), later="approvals"),
-    KillPoint("K26", "a delegation runs", "its end is owed as a wake", _whole("delegat"), later="delegations"),
+    KillPoint(
+        "K25",
+        "an approval is asked",
+        "the question and its answer are durable",
+        _at("approval/", "a question"),
+        later="approvals",
+    ),
+    KillPoint(
+        "K26",
+        "a delegation runs",
+        "its end comes as a wake",
+        _whole("background work"),
+        later="delegations",
+    ),
     # --- reply
     KillPoint("K27", "the reply is made, before T4", "run again", _at(f"^before {_T4}", "one message", "one tool")),
     KillPoint("K28", "inside T4", "as before it", _at(_T4, "one message", "one tool", torn=True)),

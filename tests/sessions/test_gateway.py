@@ -13,7 +13,7 @@ import pytest
 
 from seriatim import Gateway, GatewayConfig, MessageEvent, Reply, SessionSource, SessionStore, Turn
 from seriatim.actors.session_files import SESSIONS
-from seriatim.errors import GatewayClosedError, LaneBusyError, StoreUnhealthyError, WrongThreadError
+from seriatim.errors import GatewayClosedError, LaneBusyError, StoreUnhealthyError, WriteUnknownError, WrongThreadError
 from seriatim.turn import Usage
 
 SOURCE = SessionSource("telegram", "1", user_id="7", chat_name="Desk")
@@ -59,6 +59,23 @@ def test_a_host_sees_what_people_did(tmp_path: Path) -> None:
                 ("assistant", "none: hi"),
             ]
             assert await gateway.sessions.aio.lookup_by_session_id(entry.session_id) == entry
+
+    run(work())
+
+
+def test_a_transcript_that_is_written_back_is_the_same(tmp_path: Path) -> None:
+    """What a platform's message had besides its text survives a rewrite of what was loaded."""
+
+    async def work() -> None:
+        async with Gateway(echo, tmp_path / "home") as gateway:
+            await (await gateway.accept(event("hi", message_id="42"))).answered()
+            sessions = gateway.sessions.aio
+            [entry] = await sessions.list_sessions()
+            loaded = await sessions.load_transcript(entry.session_id)
+            assert loaded[0]["message_id"] == "42"
+            assert await sessions.rewrite_transcript(entry.session_id, loaded)
+            again = await sessions.load_transcript(entry.session_id)
+            assert [{**m, "timestamp": ""} for m in again] == [{**m, "timestamp": ""} for m in loaded]
 
     run(work())
 
@@ -192,6 +209,37 @@ def test_accounts_are_lanes_of_their_own(tmp_path: Path) -> None:
             assert found
 
     run(work())
+
+
+@pytest.mark.parametrize("written", [True, False])
+def test_an_append_whose_lane_dies_is_told_as_unsure(tmp_path: Path, written: bool) -> None:
+    """It is never done twice: the caller is told to look, and sees one message or none; the lane goes on."""
+    errors: list[str] = []
+
+    async def work() -> None:
+        home = tmp_path / "home"
+        async with Gateway(echo, home, on_error=lambda where, error: errors.append(str(error))) as gateway:
+            sessions = gateway.sessions.aio
+            entry = await sessions.get_or_create_session(SOURCE)
+            assert gateway._runtime is not None
+            port: Any = gateway._runtime._port
+            real = port.offer
+
+            def dies(commit: Any, reply_to: Any) -> None:
+                port.offer = real
+                if written:
+                    real(commit, reply_to)
+                raise RuntimeError("the lane dies")
+
+            port.offer = dies
+            with pytest.raises(WriteUnknownError):
+                await sessions.append_to_transcript(entry.session_id, {"role": "user", "content": "x"})
+            assert await told(gateway, "hi") == "none: hi"
+            loaded = await sessions.load_transcript(entry.session_id)
+            assert [message["content"] for message in loaded] == [*(["x"] * written), "hi", "none: hi"]
+
+    run(work())
+    assert errors == ["the lane dies"]
 
 
 def test_a_stopped_gateway_says_so_and_has_written_its_mirror(tmp_path: Path) -> None:
