@@ -11,11 +11,13 @@ import abc
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, nullcontext
-from typing import Literal, Protocol
+from typing import Literal, Protocol, cast
 
+import attrs
+import pytest
 from attrs import frozen
 
-from seriatim.adapters.base import Adapter
+from seriatim.adapters.base import Adapter, Edits, Lookup
 from seriatim.errors import SendError
 from seriatim.model import MessageEvent, Outbound, SessionSource, Target
 
@@ -288,6 +290,61 @@ class AdapterContract(abc.ABC):
             assert await world.adapter.send(outbound(target, "once", key="k")) == first
             await world.adapter.send(outbound(target, "next"))
             assert await world.hear(2) == ["once", "next"]
+
+        self._tell(story)
+
+    def test_an_edit_may_be_repeated_where_the_platform_can(self) -> None:
+        """With ``edit`` a message's text is replaced, by the same edit twice as by one; a message that isn't there is
+        refused for good.
+        """
+
+        async def story(world: World, inbox: RecordingInbox) -> None:
+            target = await _met(world, inbox)
+            if not world.adapter.capabilities.edit:
+                return
+            adapter = cast("Edits", world.adapter)
+            sent = await world.adapter.send(outbound(target, "draft"))
+            assert sent.message_id
+            for _ in range(2):
+                edited = await adapter.edit(attrs.evolve(outbound(target, "done"), edits=sent.message_id))
+                assert edited is None or edited.message_id in (None, sent.message_id)
+            with pytest.raises(SendError) as refused:
+                await adapter.edit(attrs.evolve(outbound(target, "done"), edits="no such message"))
+            assert refused.value.permanent
+            assert await world.hear(1) == ["done"]
+            await world.adapter.send(outbound(target, "next"))
+            assert await world.hear(1) == ["next"]
+
+        self._tell(story)
+
+    def test_a_lookup_knows_what_arrived_where_the_platform_can(self) -> None:
+        """With ``lookup`` a part that was sent is found under its key, with its id; one that wasn't is not."""
+
+        async def story(world: World, inbox: RecordingInbox) -> None:
+            target = await _met(world, inbox)
+            if not world.adapter.capabilities.lookup:
+                return
+            adapter = cast("Lookup", world.adapter)
+            sent = await world.adapter.send(outbound(target, "here", key="k1"))
+            assert await adapter.lookup(outbound(target, "here", key="k1")) == sent
+            assert await adapter.lookup(outbound(target, "there", key="k2")) is None
+
+        self._tell(story)
+
+    def test_nobody_is_told_what_the_account_says_itself(self) -> None:
+        """Our own sends don't come back as messages, or only under the id that the adapter gives as its own."""
+
+        async def story(world: World, inbox: RecordingInbox) -> None:
+            for count, place in enumerate(world.places, start=1):
+                await world.say(place, f"from the {place}")
+                await inbox.heard(count)
+                await world.adapter.send(outbound(target_of(inbox.events[-1]), f"to the {place}"))
+                await world.hear(1)
+            await world.say("dm", "last")
+            await inbox.heard(len(world.places) + 1)
+            own = getattr(world.adapter, "own_id", None)
+            ours = [event for event in inbox.events if event.text.startswith("to the")]
+            assert all(own is not None and event.source.user_id == own for event in ours)
 
         self._tell(story)
 

@@ -57,7 +57,7 @@ class FakeWorld:
 class TestReplayingPlatform(AdapterContract):
     """A platform that gives again until acked."""
 
-    capabilities = Capabilities(replay="ack", text_max=100, idempotent_send=True)
+    capabilities = Capabilities(replay="ack", text_max=100, idempotent_send=True, edit=True, lookup=True, typing=True)
 
     @asynccontextmanager
     async def world(self) -> AsyncIterator[FakeWorld]:
