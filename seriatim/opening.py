@@ -71,6 +71,24 @@ PRUNE_MS = 3_600_000
 State = Literal["new", "starting", "running", "stopping", "stopped"]
 
 
+def _check_types(home: Any, config: Any, adapters: Any) -> None:
+    if home is not None and (not isinstance(home, (str, os.PathLike)) or not str(home)):
+        raise InvalidInputError("home", "the path of a folder is needed")
+    if config is not None and not isinstance(config, GatewayConfig):
+        raise InvalidInputError("config", f"a GatewayConfig is needed, not {type(config).__name__}")
+    if not isinstance(adapters, Sequence):
+        raise InvalidInputError("adapters", f"a sequence of adapters is needed, not {type(adapters).__name__}")
+    for adapter in adapters:
+        if not all(hasattr(adapter, name) for name in ("platform", "account", "run", "send")):
+            raise InvalidInputError("adapters", f"{type(adapter).__name__} is no adapter")
+
+
+def _check_functions(**functions: object) -> None:
+    for name, given in functions.items():
+        if given is not None and not callable(given):
+            raise InvalidInputError(name, f"a function is needed, not {type(given).__name__}")
+
+
 class Opening(abc.ABC):
     """A gateway as far as its start goes; its subclasses stop it, own a loop for it, and open its doors."""
 
@@ -91,6 +109,10 @@ class Opening(abc.ABC):
             raise InvalidInputError("answer", "exactly one of answer and agent_factory is needed")
         if agent_factory is None:
             entry_of(answer)
+        _check_types(home, config, adapters)
+        _check_functions(
+            agent_factory=agent_factory, on_error=on_error, has_active_processes_fn=has_active_processes_fn
+        )
         self.config = config or GatewayConfig()
         self.home = Path(home if home is not None else self.config.home)
         self.adapters = tuple(adapters)
@@ -102,8 +124,6 @@ class Opening(abc.ABC):
         self._open_store: Callable[[], Store] | None = store if store is None or callable(store) else lambda: store
         if store is not None and self.config.storage.on_unavailable == "spool":
             raise InvalidInputError("store", 'storage.on_unavailable = "spool" works with the home\'s own store only')
-        if has_active_processes_fn is not None and not callable(has_active_processes_fn):
-            raise InvalidInputError("has_active_processes_fn", "a function of a session key is needed")
         self._has_active_processes_fn = has_active_processes_fn
         self._sessions: SessionStore | None = None
         self._housekeeping: asyncio.Task[None] | None = None

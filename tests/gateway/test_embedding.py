@@ -71,6 +71,27 @@ def test_a_drain_may_be_as_long_as_one_likes(tmp_path: Path, drain_s: float, mon
     assert died == []
 
 
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        ("home", 5),
+        ("home", ""),
+        ("config", {}),
+        ("adapters", 5),
+        ("adapters", [5]),
+        ("on_error", 5),
+        ("has_active_processes_fn", 5),
+    ],
+)
+def test_a_gateway_of_wrong_parts_is_not_made(tmp_path: Path, name: str, given: Any) -> None:
+    """Its constructor names the argument that can't work."""
+    parts: dict[str, Any] = {"home": tmp_path, name: given}
+    with pytest.raises(InvalidInputError) as refused:
+        Gateway(echo, **parts)
+
+    assert refused.value.field == name
+
+
 @pytest.mark.parametrize("drain_s", [math.nan, -1])
 def test_a_drain_that_is_no_time_is_refused(tmp_path: Path, drain_s: float) -> None:
     """And the gateway goes on."""
