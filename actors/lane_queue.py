@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -65,17 +66,21 @@ class LaneQueue:
 
     async def edit(self, message_id: str, text: str) -> bool:
         """Let a waiting message say ``text``, in its place; False when it doesn't wait."""
-        done: bool = await self._ask(EditMessage(message_id, text))
+        if not isinstance(text, str):
+            raise InvalidInputError("text", f"text is needed, not {type(text).__name__}")
+        done: bool = await self._ask(EditMessage(_id(message_id), text))
         return done
 
     async def move(self, message_id: str, position: int) -> bool:
         """Make the turn of a waiting message the ``position``-th, 1 being next; False when it doesn't wait."""
-        done: bool = await self._ask(MoveMessage(message_id, position))
+        if type(position) is not int:
+            raise InvalidInputError("position", f"a whole number is needed, not {position!r}")
+        done: bool = await self._ask(MoveMessage(_id(message_id), position))
         return done
 
     async def cancel(self, message_id: str) -> CancelOutcome:
         """Drop a waiting message. "running": its turn has begun, only /stop ends it; "gone": it doesn't wait."""
-        outcome: CancelOutcome = await self._ask(CancelMessage(message_id))
+        outcome: CancelOutcome = await self._ask(CancelMessage(_id(message_id)))
         return outcome
 
     async def clear(self) -> int:
@@ -85,10 +90,16 @@ class LaneQueue:
 
     async def expire(self, older_than_s: float) -> int:
         """Drop people's messages that have waited longer than this; how many."""
-        if not older_than_s >= 0:
+        if type(older_than_s) not in (int, float) or not 0 <= older_than_s < math.inf:
             raise InvalidInputError("older_than_s", "zero or more seconds are needed")
         count: int = await self._ask(ExpireQueue(self._now_ms() - round(older_than_s * 1000)))
         return count
 
     async def _ask(self, question: Any) -> Any:
         return await asked(self._asking(), self.session_key, question)
+
+
+def _id(message_id: str) -> str:
+    if not isinstance(message_id, str):
+        raise InvalidInputError("message_id", f"text is needed, not {type(message_id).__name__}")
+    return message_id

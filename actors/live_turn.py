@@ -8,7 +8,7 @@ from typing import Any
 from seriatim.actors.delegating import Delegations, Planned
 from seriatim.actors.mailbox import StopFlag
 from seriatim.actors.outlet import Outlet, Tell
-from seriatim.actors.steps import Step, StepGate, running_call
+from seriatim.actors.steps import Step, StepGate, arguments, running_call
 from seriatim.actors.wishes import Wishes, given
 from seriatim.errors import InvalidInputError
 from seriatim.events import mend_text
@@ -173,10 +173,11 @@ class Turn:
         title = _short_text("name", name)
         if not callable(fn):
             raise InvalidInputError("fn", "a function is needed")
+        named = {} if args is None else arguments(args)
         if self._background is None:
             raise InvalidInputError("delegate", "this runner has no background work")
         delegations, tell = self._background
-        lane, generation, planned = self._job.lane, self._job.generation, Planned(fn, dict(args or {}), tell)
+        lane, generation, planned = self._job.lane, self._job.generation, Planned(fn, named, tell)
 
         def plan(token: str) -> None:
             delegations.plan(lane, generation, token, planned)

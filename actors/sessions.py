@@ -21,7 +21,7 @@ from seriatim.actors.session_files import SessionsFile, StandaloneHome
 from seriatim.actors.session_ops import Door, HasActiveProcesses, Operations
 from seriatim.config import GatewayConfig
 from seriatim.entry import SessionEntry
-from seriatim.errors import InvalidInputError, WrongThreadError
+from seriatim.errors import InvalidInputError, StoreUnhealthyError, WrongThreadError
 from seriatim.keys import SessionKey
 from seriatim.model import SessionSource
 
@@ -45,7 +45,11 @@ class AsyncSessions:
         self._workers = ThreadPoolExecutor(_WORKERS, thread_name_prefix="seriatim-sessions")
 
     async def _run(self, call: Callable[..., T], *args: Any, **named: Any) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._workers, partial(call, *args, **named))
+        try:
+            running = self._workers.submit(partial(call, *args, **named))
+        except RuntimeError:
+            raise StoreUnhealthyError("the sessions are closed") from None
+        return await asyncio.wrap_future(running)
 
     def _close(self) -> None:
         self._workers.shutdown(wait=False)

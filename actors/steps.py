@@ -39,6 +39,18 @@ _call: contextvars.ContextVar[str | None] = contextvars.ContextVar("seriatim_cal
 _in_tool: contextvars.ContextVar[StepGate | None] = contextvars.ContextVar("seriatim_in_tool", default=None)
 
 
+def arguments(given: Any) -> dict[str, Any]:
+    """The arguments by name for a function. Raises InvalidInputError for what is no mapping."""
+    if not isinstance(given, Mapping):
+        raise InvalidInputError("args", f"a mapping of names to arguments is needed, not {type(given).__name__}")
+    return dict(given)
+
+
+def is_tool_name(given: Any) -> bool:
+    """Whether the log can keep it as a tool's name."""
+    return isinstance(given, str) and bool(given) and not mend_text(given)[1]
+
+
 def running_call() -> str | None:
     """The id of the call whose tool runs here, None outside of tools."""
     return _call.get()
@@ -105,10 +117,12 @@ class StepGate:
         if _in_tool.get() is self:
             # It would wait for the step before it, which waits for this very tool.
             raise InvalidInputError("call", "a tool can't call tools of its own turn")
-        args = dict(call.args)
-        check_lossless("tool/call", args)
-        if not call.name or mend_text(call.name)[1]:
+        if not is_tool_name(call.name):
             raise InvalidInputError("name", "the tool's name is needed")
+        args = arguments(call.args)
+        check_lossless("tool/call", args)
+        if not callable(call.fn):
+            raise InvalidInputError("fn", "a function is needed")
         if call.effects not in ("none", "read", "write"):
             raise InvalidInputError("effects", 'one of "none", "read", "write"')
         with self._lock:

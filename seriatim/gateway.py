@@ -122,6 +122,8 @@ class Gateway(OwnLoop):
         BlobNotFoundError, CorruptionError, StoreUnhealthyError.
         """
         self._check_open()
+        if not isinstance(media, Media):
+            raise InvalidInputError("media", f"a Media is needed, not {type(media).__name__}")
         if media.blob is None:
             raise InvalidInputError("media", "its content isn't kept here; it may have a url")
         return await content_of(media, self._kept_in())
@@ -213,6 +215,8 @@ class Gateway(OwnLoop):
 
     async def cancel(self, receipt: Receipt) -> CancelOutcome:
         """Take a message back that still waits: it is dropped{cancelled}. See ``LaneQueue.cancel``."""
+        if not isinstance(receipt, Receipt):
+            raise InvalidInputError("receipt", f"a Receipt is needed, not {type(receipt).__name__}")
         return await self.queue(receipt.session_key).cancel(receipt.message_id)
 
     async def approvals(self, session_key: str) -> tuple[Approval, ...]:

@@ -70,9 +70,11 @@ def key_parts(text: str) -> tuple[str, str, str, str, str, str, str]:
 
     Raises InvalidInputError for what isn't one.
     """
+    if not isinstance(text, str):
+        raise InvalidInputError("session_key", f"text is needed, not {type(text).__name__}")
     head, *parts = text.split(":")
     if head != _CANONICAL_HEAD or len(parts) != 7:
-        raise InvalidInputError("session_key", "not a canonical lane key")
+        raise InvalidInputError("session_key", "not a canonical lane key (Receipt.session_key, SessionKey.canonical)")
     platform, chat_type, scope, account, chat_id, thread_id, participant = map(_unescape, parts)
     return platform, chat_type, scope, account, chat_id, thread_id, participant
 

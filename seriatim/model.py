@@ -189,6 +189,8 @@ _further = attrgetter("wake_session_id", "wake_kind", "album_id", "edit_of")
 
 
 def _media(media: Iterable[Media]) -> tuple[Media, ...]:
+    if not isinstance(media, Iterable):
+        raise InvalidInputError("media", f"a sequence of Media is needed, not {type(media).__name__}")
     return tuple(media)
 
 

@@ -72,8 +72,10 @@ class Stopping(Opening):
         if self._pid != os.getpid():
             return False
         seconds = self.config.stop.drain_s if drain_s is None else drain_s
-        if not seconds >= 0:
-            raise InvalidInputError("drain_s", f"zero or more seconds are needed, not {seconds}")
+        if type(seconds) not in (int, float) or not seconds >= 0:
+            raise InvalidInputError("drain_s", f"zero or more seconds are needed, not {seconds!r}")
+        if reason not in ("shutdown", "restart"):
+            raise InvalidInputError("reason", f'"shutdown" or "restart" is needed, not {reason!r}')
         if self._state == "starting":
             self._check_loop("stop")
             await self._start_over.wait()

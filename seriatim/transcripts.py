@@ -25,6 +25,8 @@ def messages_from(given: Sequence[Mapping[str, Any]], fresh: str, time: int) -> 
 
     Raises InvalidInputError for what is no message: no role of the three, content that isn't JSON.
     """
+    if not isinstance(given, Sequence):
+        raise InvalidInputError("messages", f"a sequence of messages is needed, not {type(given).__name__}")
     return tuple(_from(message, f"{fresh}-{at}", time) for at, message in enumerate(given))
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import math
+from collections.abc import Awaitable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from seriatim import Gateway
+from seriatim import Gateway, MessageEvent
 from seriatim.errors import GatewayClosedError, InvalidInputError
 from seriatim.testing.fake_platform import FakePlatform
 from tests.gateway.bots import bot, event, run, until
@@ -52,7 +54,7 @@ def test_a_host_sees_and_steers_a_queue(tmp_path: Path) -> None:
             assert await it.cancel(first) == "gone"
             assert await queue.clear() == 0
             assert await queue.expire(0) == 0
-            with pytest.raises(InvalidInputError):
+            with pytest.raises(InvalidInputError, match=r"Receipt\.session_key"):
                 it.queue("agent:main:telegram:dm:1")
 
     run(main())
@@ -127,3 +129,48 @@ def test_a_wake_needs_a_lane_of_this_configuration(tmp_path: Path) -> None:
                 await it.wake("nonsense", "hello")
 
     run(main())
+
+
+async def of_the_wrong_kind(it: Gateway) -> list[Awaitable[Any]]:
+    """Calls of a gateway, each with an argument of another type than it takes."""
+    running = await it.accept(event("run"))
+    queue, other, number = it.queue(running.session_key), cast("Any", None), cast("Any", 1.5)
+    return [
+        queue.edit(running.message_id, other),
+        queue.move(running.message_id, number),
+        queue.move(running.message_id, other),
+        queue.cancel(cast("Any", [])),
+        queue.expire(other),
+        queue.expire(math.inf),
+        it.cancel(other),
+        it.wake(other, "text"),
+        it.approvals(other),
+        it.read_media(other),
+        it.stop(drain_s=cast("Any", "1")),
+        it.stop(reason=cast("Any", "whim")),
+        it.sessions.aio.rewrite_transcript("session", other),
+    ]
+
+
+def test_arguments_of_the_wrong_type_are_refused_by_name(tmp_path: Path) -> None:
+    """Each such call raises InvalidInputError, changes nothing, and the gateway goes on."""
+
+    async def main() -> None:
+        agent = Held()
+        async with bot(agent, tmp_path) as it_bot:
+            it = it_bot.gateway
+            for call in await of_the_wrong_kind(it):
+                with pytest.raises(InvalidInputError):
+                    await call
+            with pytest.raises(InvalidInputError):
+                it.queue(cast("Any", None))
+            agent.go.set()
+            assert (await (await it.accept(event("b"))).answered()).text == "re: b"
+
+    run(main())
+
+
+def test_a_message_with_media_of_another_type_is_refused() -> None:
+    """What is no sequence of Media is the caller's error."""
+    with pytest.raises(InvalidInputError):
+        MessageEvent("t", event("t").source, media=cast("Any", 5))

@@ -314,3 +314,17 @@ class WallShift:
     def now_ms(self) -> int:
         """Epoch ms."""
         return time.time_ns() // 1_000_000 + self._by_ms
+
+
+def test_sessions_of_a_stopped_gateway_say_so(tmp_path: Path) -> None:
+    """Kept beyond the end, the awaitable twins raise what the blocking calls raise."""
+
+    async def work() -> None:
+        async with Gateway(echo, tmp_path / "home") as gateway:
+            kept = gateway.sessions
+        with pytest.raises(StoreUnhealthyError, match="closed"):
+            await kept.aio.list_sessions()
+        with pytest.raises(StoreUnhealthyError, match="closed"):
+            await asyncio.to_thread(kept.list_sessions)
+
+    run(work())

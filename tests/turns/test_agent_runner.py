@@ -560,14 +560,35 @@ def test_a_tool_may_not_call_tools_of_its_turn() -> None:
 
 @pytest.mark.parametrize(
     ("name", "args", "effects"),
-    [("", {}, "write"), ("a", {"x": (1,)}, "write"), ("a", {"x": {1}}, "read"), ("a", {}, "")],
+    [
+        ("", {}, "write"),
+        (5, {}, "write"),
+        ("a", {"x": (1,)}, "write"),
+        ("a", {"x": {1}}, "read"),
+        ("a", [("x", 1)], "write"),
+        ("a", None, "write"),
+        ("a", {}, ""),
+    ],
 )
-def test_malformed_calls_are_refused_before_anything_runs(name: str, args: dict[str, Any], effects: Any) -> None:
+def test_malformed_calls_are_refused_before_anything_runs(name: Any, args: Any, effects: Any) -> None:
     """A call that no log could hold is the agent's error, and is offered to nobody."""
 
     async def agent(turn: Turn) -> str:
         with pytest.raises(InvalidInputError):
             turn.step().call(name, args, lambda **_: None, effects)
+        return "ok"
+
+    (_, text, _), _, ear = outcome(agent)
+    assert (text, ear.of(StepOffered)) == ("ok", [])
+
+
+def test_what_is_no_function_is_never_recorded_as_a_call() -> None:
+    """Only what could run is offered to the log."""
+
+    async def agent(turn: Turn) -> str:
+        nothing: Any = None
+        with pytest.raises(InvalidInputError):
+            turn.step().call("a", {}, nothing)
         return "ok"
 
     (_, text, _), _, ear = outcome(agent)

@@ -13,6 +13,7 @@ import pytest
 from seriatim.actors.supervisor import PassivateLane
 from seriatim.batch import Rules
 from seriatim.effects import Deliver, EndDelegations, RunTurn, WishAnswered
+from seriatim.errors import InvalidInputError
 from seriatim.limits import DELEGATIONS_MAX
 from seriatim.turn import Approve, Delegate, DelegationEnded, TurnAsks
 from tests.core.bench import Bench
@@ -291,3 +292,20 @@ def test_an_open_question_follows_a_merged_lane() -> None:
     pair = merged(one, other)
     check_told_alike(one, other, pair)
     assert [asked.question for asked in pair.lane.approvals] == ["May I?"]
+
+
+def test_arguments_that_are_no_mapping_are_refused(tmp_path: Path) -> None:
+    """Nothing is begun for them, and the agent hears it as InvalidInputError."""
+
+    async def answer(turn: Any) -> str:
+        try:
+            await turn.delegate("dig", print, [1])
+        except InvalidInputError as exc:
+            return str(exc.field)
+        return "begun"
+
+    async def main() -> None:
+        async with bot(answer, tmp_path) as it:
+            assert (await it.ask("go")).text == "args"
+
+    run(main())
