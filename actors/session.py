@@ -579,7 +579,8 @@ class SessionActor(PooledActor):
 
     def _start_turn(self, effect: RunTurn) -> None:
         running = self._ports.running
-        timed = effect.claims if len(effect.claims) < 2 else grouped(effect.claims)
+        several = len(effect.claims) - 1
+        timed = grouped(effect.claims) if several else effect.claims
         claims = tuple([self._claim(data, time) for data, time in timed])
         job = TurnJob(
             self.key,

@@ -162,7 +162,7 @@ def _add_commit(
     key = keys[0] if keys else 0
     extra = to_json({"keys": keys[1:]}) if len(keys) > 1 else 0
     room = EVENTS_PER_ROW - len(flat) // 3
-    if room < 0 or (len(parts) > 1 and parts[1].hot is not None):
+    if room < 0 or (len(cut) > 1 and parts[1].hot is not None):
         rows = 0
         for number, (part, (log, first, count, crc)) in enumerate(zip(parts, cut, strict=True)):
             staged = StagedPart(part.log, log, first, count, crc, flat[: 3 * count], (), None, part.hot)

@@ -223,7 +223,7 @@ def test_a_message_that_fails_at_the_start_closes_no_door(tmp_path: Path, monkey
             await until(lambda: "two" in " ".join(platform.texts()))
             it.say("three")
             await until(lambda: "three" in " ".join(platform.texts()))
-            return platform.texts(), [error for where, error in it.errors if "never works" in str(error)]
+            return platform.texts(), [error for _, error in it.errors if "never works" in str(error)]
 
     said, errors = run(main())
 

@@ -222,7 +222,13 @@ def test_media_are_checked() -> None:
     for bad in ((Media("photo"),) * (MEDIA_MAX + 1), ("photo",)):
         with pytest.raises(InvalidInputError):
             MessageEvent("", HERE, media=bad)  # type: ignore[arg-type]
-    for fields in ({"kind": ""}, {"kind": "a", "size": -1}, {"kind": "a", "url": 1}, {"kind": "a", "data": "text"}):
+    slips: tuple[dict[str, Any], ...] = (
+        {"kind": ""},
+        {"kind": "a", "size": -1},
+        {"kind": "a", "url": 1},
+        {"kind": "a", "data": "text"},
+    )
+    for fields in slips:
         with pytest.raises(InvalidInputError):
             Media(**fields)
 

@@ -216,7 +216,8 @@ def test_edits_are_known_by_what_they_say() -> None:
 
 def test_an_edit_needs_its_message() -> None:
     """A deletion of nothing, and an edit by the host itself, are slips."""
-    for fields in ({"deleted": True}, {"edit_of": ""}, {"edit_of": "1", "internal": True}):
+    slips: tuple[dict[str, Any], ...] = ({"deleted": True}, {"edit_of": ""}, {"edit_of": "1", "internal": True})
+    for fields in slips:
         with pytest.raises(InvalidInputError):
             MessageEvent("a", HERE, **fields)
 
