@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
 from attrs import frozen
@@ -55,7 +55,7 @@ class LaneQueue:
     InvalidInputError, and StoreUnhealthyError or GatewayClosedError, after which nothing has changed.
     """
 
-    session_key: str
+    _lane: Callable[[], Awaitable[str]]
     _asking: Callable[[], Asking]
     _now_ms: Callable[[], int]
 
@@ -96,7 +96,7 @@ class LaneQueue:
         return count
 
     async def _ask(self, question: Any) -> Any:
-        return await asked(self._asking(), self.session_key, question)
+        return await asked(self._asking(), await self._lane(), question)
 
 
 def _id(message_id: str) -> str:

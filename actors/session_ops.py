@@ -157,7 +157,7 @@ class Operations:
         self, session_key: str | SessionKey, target_session_id: str, *, expected_session_id: str | None = None
     ) -> SessionEntry | None:
         """Another session for the lane."""
-        key = self._lane(session_key)
+        key = self.lane(session_key)
         if key is None or not _is_name(target_session_id):
             return None
         answer = self._door.ask(key, Switch(target_session_id, expected_session_id))
@@ -258,17 +258,18 @@ class Operations:
 
     # --- lanes -----------------------------------------------------------------------------------------
 
-    def _lane(self, session_key: str | SessionKey) -> str | None:
+    def lane(self, session_key: str | SessionKey) -> str | None:
+        """The lane that either form of a key names."""
         name = session_key.canonical if isinstance(session_key, SessionKey) else session_key
         key = self.entries.lane(name) if _is_name(name) else None
         return None if key is None else self._door.present(key)
 
     def _ask(self, session_key: str | SessionKey, question: Any) -> Any:
-        key = self._lane(session_key)
+        key = self.lane(session_key)
         return None if key is None else self._door.ask(key, question)
 
     def _entry(self, session_key: str | SessionKey, question: Any) -> SessionEntry | None:
-        key = self._lane(session_key)
+        key = self.lane(session_key)
         return None if key is None else self._told(key, self._door.ask(key, question))
 
     def _told(self, key: str, told: SessionEntry | None) -> SessionEntry | None:

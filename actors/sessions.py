@@ -102,6 +102,10 @@ class AsyncSessions:
         """See ``SessionStore.lookup_by_session_id``."""
         return await self._run(self._ops.lookup_by_session_id, session_id)
 
+    async def lane(self, session_key: Key) -> str | None:
+        """See ``SessionStore.lane``."""
+        return await self._run(self._ops.lane, session_key)
+
     async def has_any_sessions(self) -> bool:
         """See ``SessionStore.has_any_sessions``."""
         return await self._run(self._ops.has_any_sessions)
@@ -281,6 +285,13 @@ class SessionStore:
     def lookup_by_session_id(self, session_id: str) -> SessionEntry | None:
         """The entry whose session that is; None when no lane is bound to it."""
         return self._here("lookup_by_session_id").lookup_by_session_id(session_id)
+
+    def lane(self, session_key: Key) -> str | None:
+        """The canonical key of the lane that is meant, which the gateway's other calls and receipts use; None for none.
+
+        Raises AmbiguousKeyError, which lists them, where a text names two.
+        """
+        return self._here("lane").lane(session_key)
 
     def has_any_sessions(self) -> bool:
         """Whether there ever was a session; true from the first one on, whatever became of it."""

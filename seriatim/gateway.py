@@ -30,7 +30,7 @@ from seriatim.adapters.normalising import Normaliser
 from seriatim.aliases import Alias
 from seriatim.approvals import ListApprovals, ResolveApproval
 from seriatim.errors import GatewayClosedError, InvalidInputError, StoreError, StoreUnhealthyError, WrongThreadError
-from seriatim.keys import canonical_key, parse_session_key
+from seriatim.keys import SessionKey, canonical_key, is_text_form, parse_session_key
 from seriatim.lane import Approval
 from seriatim.mail import Bounced
 from seriatim.mainloop import OwnLoop
@@ -151,14 +151,16 @@ class Gateway(OwnLoop):
             accepting.close()
             raise GatewayClosedError("the event loop was closed under the gateway") from None
 
-    async def wake(self, session_key: str, text: str, *, session_id: str | None = None, kind: str = "") -> Receipt:
+    async def wake(
+        self, session_key: str | SessionKey, text: str, *, session_id: str | None = None, kind: str = ""
+    ) -> Receipt:
         """Start a turn of the host's own in a lane, when its time comes; nobody said ``text``.
 
         ``session_id``: what the wake is for; where the lane has left that session by then (/stop doesn't leave it), the
         wake is dropped{session_left} and its text kept in the log. ``kind``: what it is about, in a word of the host's.
         Survives /stop, /new and /reset. The reply goes to the lane's chat. Raises as ``accept``.
         """
-        return await self.accept(self._wake_event(session_key, text, session_id, kind))
+        return await self.accept(self._wake_event(await self._lane(session_key), text, session_id, kind))
 
     def _wake_event(self, session_key: str, text: str, session_id: str | None, kind: str) -> MessageEvent:
         key = parse_session_key(session_key)
@@ -176,10 +178,26 @@ class Gateway(OwnLoop):
             text, source, account=key.account, internal=True, wake_session_id=session_id, wake_kind=kind or None
         )
 
-    def queue(self, session_key: str) -> LaneQueue:
-        """What waits in a lane, to see and to steer. Raises InvalidInputError for what is no lane's key."""
-        parse_session_key(session_key)
-        return LaneQueue(session_key, self._live, self._now_ms)
+    def queue(self, session_key: str | SessionKey) -> LaneQueue:
+        """What waits in a lane, to see and to steer. Raises InvalidInputError for what can be no lane's key."""
+        if not isinstance(session_key, SessionKey) and not is_text_form(session_key):
+            parse_session_key(session_key)
+        return LaneQueue(partial(self._lane, session_key), self._live, self._now_ms)
+
+    async def _lane(self, session_key: str | SessionKey) -> str:
+        """The canonical key of a lane that is named in either form; the seed's is looked up among the known lanes.
+
+        Raises InvalidInputError for one that no lane has, AmbiguousKeyError where two have it.
+        """
+        if isinstance(session_key, SessionKey):
+            return session_key.canonical
+        if not is_text_form(session_key):
+            parse_session_key(session_key)
+            return session_key
+        lane = await self.sessions.aio.lane(session_key)
+        if lane is None:
+            raise InvalidInputError("session_key", "no lane has this key")
+        return lane
 
     async def learn_alias(
         self,
@@ -219,22 +237,22 @@ class Gateway(OwnLoop):
             raise InvalidInputError("receipt", f"a Receipt is needed, not {type(receipt).__name__}")
         return await self.queue(receipt.session_key).cancel(receipt.message_id)
 
-    async def approvals(self, session_key: str) -> tuple[Approval, ...]:
+    async def approvals(self, session_key: str | SessionKey) -> tuple[Approval, ...]:
         """What the lane's turns ask and nobody has answered, oldest first: each with its ``id`` and ``question``.
 
         Raises InvalidInputError for what is no lane's key, StoreUnhealthyError, GatewayClosedError. On the loop.
         """
-        parse_session_key(session_key)
-        asked_of: tuple[Approval, ...] = await asked(self._live(), session_key, ListApprovals())
+        lane = await self._lane(session_key)
+        asked_of: tuple[Approval, ...] = await asked(self._live(), lane, ListApprovals())
         return asked_of
 
-    async def resolve_approval(self, session_key: str, approval_id: str, *, approved: bool) -> bool:
+    async def resolve_approval(self, session_key: str | SessionKey, approval_id: str, *, approved: bool) -> bool:
         """Answer a question in its people's place, durably; False if it isn't open, unless it has that answer already.
 
         Raises as ``approvals``.
         """
-        parse_session_key(session_key)
-        return bool(await asked(self._live(), session_key, ResolveApproval(approval_id, approved)))
+        lane = await self._lane(session_key)
+        return bool(await asked(self._live(), lane, ResolveApproval(approval_id, approved)))
 
     async def receipt(self, event: MessageEvent) -> Receipt | None:
         """The receipt of a message that was accepted before, by an earlier process too: its answer, or the way to wait

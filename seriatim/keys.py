@@ -65,6 +65,11 @@ def parse_session_key(text: str) -> SessionKey:
     return key
 
 
+def is_text_form(key: object) -> bool:
+    """Whether ``key`` can only be a key in the seed's text form; the canonical form begins otherwise."""
+    return isinstance(key, str) and key.startswith(_TEXT_HEAD)
+
+
 def key_parts(text: str) -> tuple[str, str, str, str, str, str, str]:
     """The parts that a canonical form is made of: platform, chat type, scope, account, chat, thread, participant.
 

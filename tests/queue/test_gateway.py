@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from seriatim import Gateway, MessageEvent
+from seriatim import Gateway, MessageEvent, parse_session_key
 from seriatim.errors import GatewayClosedError, InvalidInputError
 from seriatim.testing.fake_platform import FakePlatform
 from tests.gateway.bots import bot, event, run, until
@@ -55,7 +55,9 @@ def test_a_host_sees_and_steers_a_queue(tmp_path: Path) -> None:
             assert await queue.clear() == 0
             assert await queue.expire(0) == 0
             with pytest.raises(InvalidInputError, match=r"Receipt\.session_key"):
-                it.queue("agent:main:telegram:dm:1")
+                it.queue("telegram:dm:1")
+            with pytest.raises(InvalidInputError, match="no lane"):
+                await it.queue("agent:main:telegram:dm:1").list()
 
     run(main())
 
@@ -115,6 +117,30 @@ def test_a_wake_is_answered_in_the_lanes_chat(tmp_path: Path) -> None:
             return platform.texts("room")
 
     assert run(main()) == ["re: [7] hi", "re: the job is done"]
+
+
+def test_either_form_of_a_key_names_a_lane(tmp_path: Path) -> None:
+    """What an entry calls its lane is good for the host's other calls, too; so is a SessionKey."""
+
+    async def main() -> None:
+        agent = Held()
+        async with bot(agent, tmp_path) as it_bot:
+            it = it_bot.gateway
+            running, waiting = await it.accept(event("run")), await it.accept(event("/queue a"))
+            [entry] = await it.sessions.aio.list_sessions()
+            assert entry.session_key.startswith("agent:main:")
+            key = parse_session_key(running.session_key)
+            for form in (entry.session_key, key, running.session_key):
+                [turn] = await it.queue(form).list()
+                assert [m.id for m in turn.messages] == [waiting.message_id]
+                assert await it.approvals(form) == ()
+                assert not await it.resolve_approval(form, "1-1", approved=True)
+            agent.go.set()
+            woken = await it.wake(entry.session_key, "ping")
+            assert woken.session_key == running.session_key
+            assert (await woken.answered()).text == "re: ping"
+
+    run(main())
 
 
 def test_a_wake_needs_a_lane_of_this_configuration(tmp_path: Path) -> None:
