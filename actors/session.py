@@ -251,6 +251,10 @@ class LanePorts:
     """Where each lane's people spoke last, as logged and as checked; bounded, so that idle lanes keep none."""
     routed: Callable[[str], object] = lambda key: None
     """Called with the key of a lane that has been bound to another session, or to none."""
+    streamed: Callable[[str, int], str] = Factory(lambda self: self.running.shown, takes_self=True)
+    """What a lane's turn of that generation has shown; like ``output`` held here once, not by each lane."""
+    output: Callable[[str, str], str] = Factory(lambda self: self.runner.output, takes_self=True)
+    """What a lane's delegation has given so far."""
 
 
 class SessionActor(PooledActor):
@@ -279,10 +283,9 @@ class SessionActor(PooledActor):
         """Whether a summary is being made, or about to be: there is one at a time."""
         self._shown: tuple[Target, int] | None = None
         """To whom it is shown what the turn of that generation does."""
-        self._now = Now(0, ports.fresh_id, ports.session_id, self._take_slot, ports.channel, streamed=self._streamed)
-        self._now.output = self._output
-        self._now.started = ports.clock.now_ms()
-        self._now.expects = self._expects_album
+        now = self._now = Now(0, ports.fresh_id, ports.session_id, self._take_slot, ports.channel)
+        now.started = ports.clock.now_ms()
+        now.streamed, now.output, now.expects = ports.streamed, ports.output, ports.expects
         if ports.budgets is not None:
             self._now.standing = ports.budgets.standing
 
@@ -473,9 +476,6 @@ class SessionActor(PooledActor):
             return True
         return self._ports.slots.try_take(self.key, self._now.person or self.key)
 
-    def _expects_album(self, album: str) -> bool:
-        return self._ports.expects(self.key, album)
-
     def _want_slot(self, permit: Permit | None, effect: WantSlot) -> None:
         self._ports.slots.want(self.key, self.own_ref, effect.person or self.key, resumes=effect.resumes)
 
@@ -603,16 +603,10 @@ class SessionActor(PooledActor):
             self._show_working(effect.generation)
         self._ports.runner.start(job, partial(self._ports.post, self.key))
 
-    def _output(self, delegation: str) -> str:
-        return self._ports.runner.output(self.key, delegation)
-
     def _history_of(self, effect: RunTurn) -> History:
         if effect.resumed_from is None:
             return self._transcript.before(effect.number)
         return self._transcript.before(effect.number, frozenset(data["id"] for data, _ in effect.claims))
-
-    def _streamed(self, generation: int) -> str:
-        return self._ports.running.shown(self.key, generation)
 
     def _claim(self, data: Data, time: int) -> Claim:
         told = data["source"]

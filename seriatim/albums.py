@@ -45,7 +45,7 @@ def quiet_at(batch: Batch, ids: Iterable[str]) -> int | None:
     for album, times in albums.items():
         until = max(times[-1], now.started) + window
         end = max(times[0], now.started) + ALBUM_MS_MAX
-        if until <= now.time < end and now.expects(album):
+        if until <= now.time < end and now.expects(state.key, album):
             until = now.time + max(window, 1)
         until = min(until, end)
         # A clock that was set back must not hold anybody for longer than the window.

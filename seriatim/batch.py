@@ -59,15 +59,15 @@ class Rules:
     approval_ms: int = 0
 
 
-def _no_output(delegation: str) -> str:
+def _no_output(lane: str, delegation: str) -> str:
     return ""
 
 
-def _nothing_streamed(generation: int) -> str:
+def _nothing_streamed(lane: str, generation: int) -> str:
     return ""
 
 
-def _nothing(album: str) -> bool:
+def _nothing(lane: str, album: str) -> bool:
     return False
 
 
@@ -77,7 +77,7 @@ class Now:
 
     ``time``: epoch ms. ``fresh_id`` and ``session_id`` make new ids. ``take_slot`` tries to take a turn
     slot without waiting. ``channel`` tells about the way to a target. ``draining``: start no turn. ``streamed`` tells
-    what the turn of a generation has shown of its answer so far, ``output`` what a delegation has given.
+    what a lane's turn of a generation has shown of its answer so far, ``output`` what a delegation has given.
     ``uncompressed``: session and turn after which a compression was tried in vain: the next turn doesn't wait for it.
     ``started``: when the incarnation began (epoch ms). ``expects``: whether an item of this album is on its way in.
     ``person``: for whom a slot is being taken. ``standing``: how that person stands with what they may use.
@@ -89,11 +89,11 @@ class Now:
     take_slot: Callable[[], bool]
     channel: Callable[[Target], Channel]
     draining: bool = False
-    streamed: Callable[[int], str] = _nothing_streamed
-    output: Callable[[str], str] = _no_output
+    streamed: Callable[[str, int], str] = _nothing_streamed
+    output: Callable[[str, str], str] = _no_output
     uncompressed: tuple[str, int] | None = None
     started: int = 0
-    expects: Callable[[str], bool] = _nothing
+    expects: Callable[[str, str], bool] = _nothing
     person: str = ""
     standing: Ask = unlimited
 

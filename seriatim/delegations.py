@@ -50,7 +50,7 @@ def end_delegations(batch: Batch) -> bool:
     """Interrupt all background work of the lane, with what it gave so far; whether there was any."""
     works = batch.state.delegations
     for work in works:
-        _end(batch, work, "interrupted", batch.now.output(work.id))
+        _end(batch, work, "interrupted", batch.now.output(batch.state.key, work.id))
     if works:
         batch.after.append(EndDelegations(tuple(work.id for work in works)))
     return bool(works)

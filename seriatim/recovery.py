@@ -64,7 +64,7 @@ def close_turn(batch: Batch, kind: str, detail: str | None = None) -> str:
         return ""
     shown = ""
     if kind not in ("completed", "interrupted") and running is not None:
-        shown = batch.now.streamed(running.generation)
+        shown = batch.now.streamed(batch.state.key, running.generation)
     for closer in closing(part.open, kind, detail, shown):
         batch.session(*closer)
     return shown

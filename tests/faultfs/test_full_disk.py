@@ -65,5 +65,5 @@ def test_full_then_freed(tmp_path: Path, small: Path, disk: Disk, mode: str) -> 
 
     asyncio.run(scenario())
     held = {path.name for path in small.iterdir()}
-    assert held <= {".clean_shutdown", "lock", "state.db", "state.db-shm", "state.db-wal", "spool"}
+    assert held <= {".clean_shutdown", "lock", "state.db", "state.db-shm", "state.db-wal", "spool", "sessions.json"}
     assert not (small / "spool" / "inbound.jsonl").exists()

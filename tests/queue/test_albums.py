@@ -104,14 +104,14 @@ def test_the_wait_for_an_album_has_an_end() -> None:
 def test_a_slow_download_holds_its_album() -> None:
     """While an item is on its way in, a pause longer than the window doesn't split the album (B147)."""
     bench = Bench()
-    bench.now.expects = lambda album: album == "A"
+    bench.now.expects = lambda lane, album: album == "A"
     ids = [item(bench, 1)]
     for _ in range(3):
         bench.tick(800)
         bench.drain()
     assert runs(bench) == []
     ids.append(item(bench, 2))
-    bench.now.expects = lambda album: False
+    bench.now.expects = lambda lane, album: False
     bench.tick(800)
     bench.drain()
     assert runs(bench) == [ids]
@@ -120,7 +120,7 @@ def test_a_slow_download_holds_its_album() -> None:
 def test_a_download_that_never_ends_holds_nobody_for_ever() -> None:
     """Ten seconds after its first item the album's turn starts all the same."""
     bench = Bench()
-    bench.now.expects = lambda album: True
+    bench.now.expects = lambda lane, album: True
     ids = [item(bench, 1)]
     for _ in range(ALBUM_MS_MAX // 800 + 1):
         bench.tick(800)

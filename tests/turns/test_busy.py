@@ -57,7 +57,7 @@ def test_interrupt_ends_the_running_turn_with_the_message_that_it_yields_to() ->
 def test_what_was_interrupted_stays_in_the_conversation() -> None:
     """Nothing said is lost: the interrupted message and what had been shown of its answer are in the next history."""
     bench = busy("interrupt")
-    bench.now.streamed = lambda generation: "It beg" if generation == 1 else ""
+    bench.now.streamed = lambda lane, generation: "It beg" if generation == 1 else ""
     bench.said("two")
     texts = [event.data["text"] for event in bench.session_events() if "text" in event.data]
     assert texts == ["one", "It beg", "two"]

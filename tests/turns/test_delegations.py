@@ -24,7 +24,7 @@ from tests.gateway.bots import bot, run, until
 def delegated(rules: Rules | None = None, *, over: bool = True) -> tuple[Bench, str]:
     """A lane with background work, whose turn is over or runs on; the work's id."""
     bench = Bench(rules)
-    bench.now.output = lambda work: "half"
+    bench.now.output = lambda lane, work: "half"
     bench.said("do it")
     bench.tell(TurnAsks(1, 1, "1 delegate", Delegate("dig")))
     if over:

@@ -148,7 +148,7 @@ def test_the_rules_end_a_silent_turn_for_good() -> None:
 def test_what_a_broken_turn_had_shown_is_kept(how: str, policy: Any) -> None:
     """However an answer breaks off, its beginning stands in the closed turn, marked; the person gets it by policy."""
     bench = Bench(Rules(partial=policy))
-    bench.now.streamed = lambda generation: "It began" if generation == 1 else ""
+    bench.now.streamed = lambda lane, generation: "It began" if generation == 1 else ""
     bench.said("hi")
     session = bench.fold().bound
     bench.forget()
@@ -173,7 +173,7 @@ def test_what_a_broken_turn_had_shown_is_kept(how: str, policy: Any) -> None:
 def test_a_completed_turn_keeps_its_answer_only() -> None:
     """What was streamed of an answer that came whole is not kept beside it."""
     bench = Bench()
-    bench.now.streamed = lambda generation: "It began"
+    bench.now.streamed = lambda lane, generation: "It began"
     bench.said("hi")
     bench.answer("It began and ended")
     texts = [event.data["text"] for event in bench.session_events() if event.type == "assistant/message"]
