@@ -118,6 +118,15 @@ class Story:
         finally:
             await child.kill()
 
+    async def ended(self, child: Child, alice: IrcClient) -> None:
+        """A SIGTERM with nothing left to do: alice sees the bot go, and the stop is clean."""
+        self.act("SIGTERM")
+        child.process.send_signal(signal.SIGTERM)
+        await self.sees(alice)
+        code = await asyncio.wait_for(child.process.wait(), WAIT_S_MAX)
+        self.act(f"exit code {code}")
+        assert code == 0, self.log.read_text()
+
     async def second_start(self) -> tuple[int, str]:
         """Another ``seriatim serve`` on the same home: its exit code and what it says."""
         process = await asyncio.create_subprocess_exec(
@@ -180,12 +189,7 @@ async def _stopped(story: Story, server: Server) -> None:
         async with story.serving() as child:
             await story.sees_all(alice, f"* {BOT} joins {ROOM}", f"<{BOT}> re: think hard (attempt 2)")
             await story.at_rest()
-            story.act("SIGTERM")
-            child.process.send_signal(signal.SIGTERM)
-            await story.sees(alice)
-            code = await asyncio.wait_for(child.process.wait(), WAIT_S_MAX)
-            story.act(f"exit code {code}")
-            assert code == 0, story.log.read_text()
+            await story.ended(child, alice)
 
 
 async def _killed(story: Story, server: Server) -> None:
@@ -262,12 +266,7 @@ async def _cut_off(story: Story, server: Server) -> None:
         async with IrcClient.connect(server.host, server.port, ALICE, ROOM) as alice:
             await story.sees_all(alice, f"* {BOT} joins {ROOM}", f"<{BOT}> re: later, please")
             await story.at_rest()
-            story.act("SIGTERM")
-            child.process.send_signal(signal.SIGTERM)
-            await story.sees(alice)
-            code = await asyncio.wait_for(child.process.wait(), WAIT_S_MAX)
-            story.act(f"exit code {code}")
-            assert code == 0, story.log.read_text()
+            await story.ended(child, alice)
 
 
 async def _present(alice: IrcClient) -> None:

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from seriatim import Gateway, GatewayConfig, MessageEvent, Platform, SessionSource
+from seriatim import Gateway, GatewayConfig, MessageEvent, Platform, SessionSource, Turn
 from seriatim.actors.receipts import End, Receipt
 from seriatim.config import StopConfig
 from seriatim.storage.audit import audit
@@ -115,3 +115,18 @@ def balance_holds(home: Path) -> bool:
 async def echo(turn: Any) -> str:
     """The plainest agent."""
     return f"echo {turn.text}"
+
+
+async def interrupted(home: Path, reason: Any = "shutdown") -> bool:
+    """A life that stops in the middle of a turn; whether the stop was clean."""
+    begun = asyncio.Event()
+
+    async def long(turn: Turn) -> str:
+        begun.set()
+        await asyncio.Event().wait()
+        return ""
+
+    async with bot(long, home, stop=StopConfig(drain_s=0.0)) as it:
+        it.say("long")
+        await begun.wait()
+        return await it.gateway.stop(reason=reason)

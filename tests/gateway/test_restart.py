@@ -16,27 +16,12 @@ from seriatim.config import AgentConfig, StopConfig
 from seriatim.storage import home as homes
 from seriatim.storage.mirror import read_mirror
 
-from .bots import Bot, bot, echo, event, run, until
+from .bots import Bot, bot, echo, event, interrupted, run, until
 
 
 async def attempt(turn: Turn) -> str:
     """Says how often it was begun."""
     return f"attempt {turn.attempt}"
-
-
-async def interrupted(home: Path, reason: Any = "shutdown") -> bool:
-    """A life that stops in the middle of a turn; whether the stop was clean."""
-    begun = asyncio.Event()
-
-    async def long(turn: Turn) -> str:
-        begun.set()
-        await asyncio.Event().wait()
-        return ""
-
-    async with bot(long, home, stop=StopConfig(drain_s=0.0)) as it:
-        it.say("long")
-        await begun.wait()
-        return await it.gateway.stop(reason=reason)
 
 
 async def found(home: Path) -> Any:

@@ -25,7 +25,7 @@ from seriatim.storage.sqlite_reader import SqliteReader
 from seriatim.testing.fake_platform import FakePlatform
 from seriatim.testing.snapshot import snapshot_files
 
-from .bots import Bot, balance_holds, bot, echo, event, run, until
+from .bots import Bot, balance_holds, bot, echo, event, interrupted, run, until
 
 LONG_S = 3600.0
 
@@ -160,20 +160,6 @@ def test_a_turn_that_restarts_the_service_is_not_run_for_ever(tmp_path: Path) ->
     assert [data.get("outcome") for data in results] == [None, "unknown"] * 3
     assert len({data["id"] for data in results}) == 6
     assert balance_holds(home)
-
-
-async def interrupted(home: Path) -> None:
-    """A life that ends in the middle of a turn."""
-    begun = asyncio.Event()
-
-    async def long(turn: Turn) -> str:
-        begun.set()
-        await asyncio.Event().wait()
-        return ""
-
-    async with bot(long, home, stop=StopConfig(drain_s=0.0)) as it:
-        it.say("long")
-        await begun.wait()
 
 
 @pytest.mark.parametrize(("before", "after"), [("UTC", "Asia/Bangkok"), ("Europe/Berlin", "America/New_York")])
