@@ -67,10 +67,13 @@ class Solo:
     def present(self, key: str) -> str:
         """The lane that a lane has gone into; itself, if into none. A gateway has merged them."""
         seen = {key}
-        while (into := self._gate(key).durable.merged_into) is not None and into not in seen:
+        while True:
+            with self._alone(key):  # else a state that was read before another's first commit could replace its gate
+                into = self._gate(key).durable.merged_into
+            if into is None or into in seen:
+                return key
             seen.add(into)
             key = into
-        return key
 
     def move_session(self, session_id: str, key: str, expected: str | None) -> bool:
         """Bind another lane's session to ``key``, if that is still bound to ``expected`` (None: to whatever it is).

@@ -13,12 +13,16 @@ from typing import Any
 
 import pytest
 
+from seriatim.actors import solo
+from seriatim.actors.loading import read_state
 from seriatim.actors.session_files import SESSIONS
 from seriatim.actors.sessions import AsyncSessions, SessionStore
 from seriatim.config import GatewayConfig
 from seriatim.errors import AmbiguousKeyError, HomeBusyError, InvalidInputError, WrongThreadError
 from seriatim.keys import SessionKey, build_session_key
+from seriatim.lane import LaneState
 from seriatim.model import SessionSource
+from seriatim.storage.contract import StoreReader
 from seriatim.storage.home import Home
 from tests.sessions.worlds import leave_a_turn_open
 
@@ -250,6 +254,29 @@ def test_concurrent_first_access_makes_one_session(store: SessionStore) -> None:
         found = set(pool.map(first, range(16)))
     assert len(found) == 4
     assert len(store.list_sessions()) == 4
+
+
+def test_a_lane_is_read_only_by_who_is_alone_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No state that was read before another thread's commit can take the place of the one after it."""
+    found_free: list[bool] = []
+
+    with SessionStore(tmp_path / "home") as store, ThreadPoolExecutor(1) as other:
+        lanes = store._ops._door.lanes
+
+        def watched(reader: StoreReader, key: str) -> LaneState:
+            found_free.append(other.submit(free, lanes._stripes[hash(key) % len(lanes._stripes)]).result(10))
+            return read_state(reader, key)
+
+        def free(stripe: Any) -> bool:
+            if got := stripe.acquire(blocking=False):
+                stripe.release()
+            return bool(got)
+
+        monkeypatch.setattr(solo, "read_state", watched)
+        first = store.get_or_create_session(dm())
+        lanes._gates.clear()
+        assert store.get_or_create_session(dm()).session_id == first.session_id
+    assert found_free == [False, False]
 
 
 def test_a_flight_that_fails_fails_for_all_who_joined(store: SessionStore, monkeypatch: pytest.MonkeyPatch) -> None:
