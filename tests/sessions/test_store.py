@@ -9,13 +9,13 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from seriatim.actors import solo
 from seriatim.actors.loading import read_state
-from seriatim.actors.session_files import SESSIONS
+from seriatim.actors.session_files import SESSIONS, SoloDoor
 from seriatim.actors.sessions import AsyncSessions, SessionStore
 from seriatim.config import GatewayConfig
 from seriatim.errors import AmbiguousKeyError, HomeBusyError, InvalidInputError, WrongThreadError
@@ -261,7 +261,9 @@ def test_a_lane_is_read_only_by_who_is_alone_with_it(tmp_path: Path, monkeypatch
     found_free: list[bool] = []
 
     with SessionStore(tmp_path / "home") as store, ThreadPoolExecutor(1) as other:
-        lanes = cast("Any", store._ops._door).lanes  # of a store on its own
+        door = store._ops._door
+        assert isinstance(door, SoloDoor)
+        lanes = door.lanes
 
         def watched(reader: StoreReader, key: str) -> LaneState:
             found_free.append(other.submit(free, lanes._stripes[hash(key) % len(lanes._stripes)]).result(10))
