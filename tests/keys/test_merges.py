@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -234,6 +235,26 @@ def test_an_alias_that_cannot_be_is_refused(tmp_path: Path) -> None:
             with pytest.raises(InvalidInputError):
                 await it.gateway.learn_alias("fake", "x", "y", kind="group")  # type: ignore[arg-type]
             await it.gateway.learn_alias("fake", "x", "x")
+
+    run(main())
+
+
+def test_what_an_alias_came_to_is_told(tmp_path: Path) -> None:
+    """Learnt, known, or, of a chat that is told to have moved back, reversed: then replies go on to the newer id."""
+
+    async def main() -> None:
+        async with bot(Agent(), tmp_path) as it:
+            learn = partial(it.gateway.learn_alias, "fake", account="fake")
+            assert await learn("o", "n", kind="chat") == "learnt"
+            assert await learn("o", "n", kind="chat") == "known"
+            assert await learn("n", "o", kind="chat") == "reversed"
+            assert await learn("n", "n2", kind="chat") == "learnt"
+            assert await learn("o", "n", kind="chat") == "known"
+            assert await learn("n2", "o", kind="chat") == "reversed"
+            await (await it.gateway.accept(said("hi", source("o", user_id="u"), "m1"))).answered()
+            await until(lambda: it.platform.texts("n2") == ["0: hi"])
+            assert await learn("a", "b") == "learnt"
+            assert await learn("b", "a") == "known"  # of a person neither id is the old one
 
     run(main())
 

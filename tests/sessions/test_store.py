@@ -15,7 +15,7 @@ import pytest
 
 from seriatim.actors import solo
 from seriatim.actors.loading import read_state
-from seriatim.actors.session_files import SESSIONS
+from seriatim.actors.session_files import SESSIONS, SoloDoor
 from seriatim.actors.sessions import AsyncSessions, SessionStore
 from seriatim.config import GatewayConfig
 from seriatim.errors import AmbiguousKeyError, HomeBusyError, InvalidInputError, WrongThreadError
@@ -261,7 +261,9 @@ def test_a_lane_is_read_only_by_who_is_alone_with_it(tmp_path: Path, monkeypatch
     found_free: list[bool] = []
 
     with SessionStore(tmp_path / "home") as store, ThreadPoolExecutor(1) as other:
-        lanes = store._ops._door.lanes
+        door = store._ops._door
+        assert isinstance(door, SoloDoor)
+        lanes = door.lanes
 
         def watched(reader: StoreReader, key: str) -> LaneState:
             found_free.append(other.submit(free, lanes._stripes[hash(key) % len(lanes._stripes)]).result(10))
