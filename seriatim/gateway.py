@@ -18,7 +18,7 @@ from typing import Any, Literal, TypeVar
 
 import attrs
 
-from seriatim.actors.again import accepted_before, end_of
+from seriatim.actors.again import accepted_before, answer_given, end_of
 from seriatim.actors.keeping import content_of, with_blobs
 from seriatim.actors.lane_queue import LaneQueue, asked
 from seriatim.actors.notices import REFUSALS, REFUSED
@@ -270,12 +270,17 @@ class Gateway(OwnLoop):
         return asked_of
 
     async def resolve_approval(self, session_key: str | SessionKey, approval_id: str, *, approved: bool) -> bool:
-        """Answer a question in its people's place, durably; False if it isn't open, unless it has that answer already.
+        """Answer a question in its people's place, durably. False where there is none of that id, or it has got the
+        other answer; the same one again is True, also when its turn has gone on or ended meanwhile (for as long as the
+        lane's log tells of it, see ``receipt``). A turn's end answers with no what is open.
 
         Raises as ``approvals``.
         """
         lane = await self._lane(session_key)
-        return bool(await asked(self._live(), lane, ResolveApproval(approval_id, approved)))
+        if await asked(self._live(), lane, ResolveApproval(approval_id, approved)):
+            return True
+        answer = await self._read(lambda reader: answer_given(reader, lane, approval_id))
+        return answer == ("approved" if approved else "denied")
 
     async def receipt(self, event: MessageEvent) -> Receipt | None:
         """The receipt of a message that was accepted before, by an earlier process too: its answer, or the way to wait

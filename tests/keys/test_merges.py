@@ -308,6 +308,28 @@ def test_a_session_moves_to_another_lane(tmp_path: Path) -> None:
     run(main())
 
 
+def test_moves_of_one_lane_are_made_one_after_another(tmp_path: Path) -> None:
+    """Asked for at once, each is made as it would be alone; nobody is told that a turn runs where none does."""
+    one, other, third = source("1", user_id="u"), source("2", user_id="u"), source("3", user_id="u")
+
+    async def main() -> None:
+        agent = Agent()
+        async with bot(agent, tmp_path) as it:
+            for n, where in enumerate((one, other, third)):
+                await (await it.gateway.accept(said("a", where, f"a{n}"))).answered()
+            mine, theirs, last = agent.sessions
+            first, second = await asyncio.gather(moved(it, theirs, one), moved(it, last, one))
+            assert first == MoveAnswer("moved", theirs, mine)
+            assert second == MoveAnswer("moved", last, theirs)
+            assert (await (await it.gateway.accept(said("b", one, "b"))).answered()).text == "1: b"
+            assert agent.sessions[-1] == last
+            both = await asyncio.gather(moved(it, mine, other), moved(it, mine, third))
+            assert [answer.outcome for answer in both] == ["moved", "moved"]
+        assert balanced(tmp_path)
+
+    run(main())
+
+
 def test_a_command_is_answered_by_the_move_that_it_asked_for(tmp_path: Path) -> None:
     """A command given along is accepted and answered in the move's commit, or told why nothing moved."""
     one, other = source("1", user_id="u"), source("2", user_id="u")
