@@ -64,9 +64,10 @@ class MoveAnswer:
 class MoveSession:
     """Bind ``session`` to the lane ``to``, whichever lane has it now.
 
-    Neither lane may be mid-turn: then the answer is busy, at once. ``expected_session``: the move is refused as changed
-    unless ``to`` is bound to it. ``command``: a message that no lane has accepted yet; the commit accepts it and
-    answers it with ``text``. Where nothing is moved, ``to`` gets MoveRefused with it.
+    Neither lane may be mid-turn: then the answer is busy, at once. Moves of one lane are made one after another.
+    ``expected_session``: the move is refused as changed unless ``to`` is bound to it. ``command``: a message that no
+    lane has accepted yet; the commit accepts it and answers it with ``text``. Where nothing is moved, ``to`` gets
+    MoveRefused with it.
     """
 
     session: str
@@ -136,6 +137,8 @@ class Merger:
         self._jobs: dict[str, _Job] = {}
         self._waiting: list[_Job] = []
         self._reading: dict[str, list[MoveSession]] = {}
+        self._behind: list[MoveSession] = []
+        """Moves whose lanes another job has: when one has ended they look again who has the session."""
         self._learning: list[LearnAlias] = []
         self._alias_commit: Commit | None = None
         self._alias_tries = 0
@@ -257,8 +260,11 @@ class Merger:
                 to = self.serving(order.to)
                 away = holder is not None and holder != to and holder not in self.moved
                 keys = (to, holder) if away and holder is not None else (to,)
-                if any(key in self._jobs for key in keys):
-                    self._refuse(order, "busy")
+                before = [self._jobs[key] for key in keys if key in self._jobs]
+                if any(job.serving for job in before):
+                    self._refuse(order, "busy")  # that one waits for the end of a turn, and a move doesn't
+                elif before:
+                    self._behind.append(order)
                 else:
                     self._begin(_Job(to, keys, order=evolve(order, to=to), holder=holder))
 
@@ -317,6 +323,7 @@ class Merger:
             lane = self._lanes.get(key)
             if lane is not None and lane.state == "halting":
                 self._go_live(lane)
+        self._look_again()
 
     def calmed(self, message: Calmed) -> None:
         """A lane runs no turn any more. When none does, all are halted."""
@@ -488,6 +495,12 @@ class Merger:
         waiting, self._waiting = self._waiting, []
         for other in waiting:
             self._begin(other)
+        self._look_again()
+
+    def _look_again(self) -> None:
+        behind, self._behind = self._behind, []
+        for order in behind:
+            self.move(order)
 
     def _free(self, key: str, state: LaneState) -> None:
         """A halted lane lives again if it has work or mail; one that has gone into another hands its mail on."""

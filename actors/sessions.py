@@ -300,8 +300,9 @@ class SessionStore:
     def append_to_transcript(self, session_id: str, message: Mapping[str, Any], skip_db: bool = False) -> bool:
         """Add a message (role, content, and what else the host keeps with it) as a closed turn of its own.
 
-        ``skip_db``: the message is stored already; nothing is done. False for an unknown session. Raises LaneBusyError
-        while a turn of the session is open, and StoreError where it could not be written.
+        ``skip_db``: the message is stored already; nothing is done. False for a session that no lane has, since only
+        its lane writes to it: an unknown one, and one that came by ``seriatim import``, until a lane has been switched
+        to it. Raises LaneBusyError while a turn of the session is open, and StoreError where it could not be written.
         """
         return self._here("append_to_transcript").append_to_transcript(session_id, message, skip_db)
 
