@@ -246,6 +246,8 @@ class _Message:
     """The session of each claim."""
     moved: bool = False
     """Came with another lane, so its place in this log isn't its place in line."""
+    asks: str = ""
+    """A /retry's: what it asks again."""
     album: str = ""
     """It stands with the other items of that, wherever they stand."""
 
@@ -310,6 +312,7 @@ class _Lane:
             authority(data),
             seq,
             album=data.get("album", ""),
+            asks=" ".join(ask["text"] for ask in data.get("asks", ())),
         )
         return message
 
@@ -604,7 +607,9 @@ def _check_receipts(ground: Ground, process: Process, lanes: list[_Lane]) -> Non
 
 
 def _texts(lanes: list[_Lane], inbox_id: str) -> str:
-    return " ".join(lane.messages[inbox_id].text for lane in lanes if inbox_id in lane.messages)
+    """What a message says, or asks again."""
+    known = (lane.messages[inbox_id] for lane in lanes if inbox_id in lane.messages)
+    return " ".join(f"{message.text} {message.asks}" for message in known)
 
 
 def _check_repeats(ground: Ground) -> None:
