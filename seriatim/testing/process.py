@@ -205,9 +205,9 @@ class WatchedRunner:
         """See TurnRunner.compress."""
         self._inner.compress(lane, session, history, done)
 
-    def evict(self, lane: str) -> int:
+    def evict(self, lane: str, done: Callable[[int], object] | None = None) -> int:
         """See TurnRunner.evict."""
-        return self._inner.evict(lane)
+        return self._inner.evict(lane, done)
 
     async def close(self, grace_s: float) -> None:
         """See TurnRunner.close."""
