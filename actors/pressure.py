@@ -72,7 +72,7 @@ class MemoryFacts:
 
     ``budget``: None where there is none. ``used``: when it was last looked at. ``over``: looks that found more than
     the budget. ``asked``, ``released``, ``refused``: lanes. ``released_bytes``: what the released were accounted for.
-    ``before``, ``after``: memory in use around the last pass that asked somebody.
+    ``before``, ``after``: memory in use around the last pass that asked somebody. ``doing``: what happens just now.
     """
 
     budget: int | None = None
@@ -86,6 +86,7 @@ class MemoryFacts:
     released_bytes: int = 0
     before: int | None = None
     after: int | None = None
+    doing: Literal["nothing", "looking", "asking", "trimming"] = "nothing"
 
 
 class Lanes(Protocol):
@@ -127,7 +128,6 @@ class MemoryPressure:
         self._ports = ports
         self._asked: set[str] = set()
         self._number = 0
-        self._at: Literal["rest", "looking", "asking", "trimming"] = "rest"
         self._overdue: Timer | None = None
         self._before = 0
         self._released = (0, 0)
@@ -136,24 +136,19 @@ class MemoryPressure:
         # Until the first look nothing is known: as if the budget were the least that there may be.
         ports.lanes.watch(step_bytes(budget_bytes(pressure.memory_high, 0) or AUTO_BYTES_MIN))
 
-    @property
-    def at_rest(self) -> bool:
-        """Whether no pass is under way."""
-        return self._at == "rest"
-
     def take(self, message: ForPressure) -> None:
         """One message for the pass."""
         match message:
             case Look():
-                if self._at == "rest":
-                    self._at = "looking"
+                if self.facts.doing == "nothing":
+                    self.facts.doing = "looking"
                     self._ports.machine.look(lambda found: self._ports.warden.signal(Looked(found)))
             case Looked(found):
                 self._looked(found)
             case Trimmed(found):
                 self._trimmed(found)
             case PassOverdue(number):
-                if self._at == "asking" and number == self._number:
+                if self.facts.doing == "asking" and number == self._number:
                     self._trim()
             case Rested(key, bytes_):
                 self._answered(key, bytes_)
@@ -161,7 +156,7 @@ class MemoryPressure:
                 self._answered(key, None)
 
     def _looked(self, found: Reading | BaseException) -> None:
-        self._at = "rest"
+        self.facts.doing = "nothing"
         if isinstance(found, BaseException):
             self._cannot_see(found)
             return
@@ -204,7 +199,7 @@ class MemoryPressure:
         self._released = 0, 0
         self._asked = set(chosen)
         self.facts.asked += len(chosen)
-        self._at = "asking"
+        self.facts.doing = "asking"
         self._overdue = signal_later(
             self._ports.clock, PRESSURE_PASS_MS_MAX, self._ports.warden, PassOverdue(self._number)
         )
@@ -223,7 +218,7 @@ class MemoryPressure:
             self.facts.released_bytes += bytes_
             lanes, all_bytes = self._released
             self._released = lanes + 1, all_bytes + bytes_
-        if self._at == "asking" and not self._asked:
+        if self.facts.doing == "asking" and not self._asked:
             self._trim()
 
     def _trim(self) -> None:
@@ -231,15 +226,15 @@ class MemoryPressure:
             self._overdue.cancel()
             self._overdue = None
         if self._released[0]:
-            self._at = "trimming"
+            self.facts.doing = "trimming"
             self._ports.machine.trim(lambda found: self._ports.warden.signal(Trimmed(found)))
         else:
-            self._at = "rest"
+            self.facts.doing = "nothing"
             self.facts.after = self._before
             self._say_too_much(self._before)
 
     def _trimmed(self, found: Reading | BaseException) -> None:
-        self._at = "rest"
+        self.facts.doing = "nothing"
         if isinstance(found, BaseException):
             self._cannot_see(found)
             return

