@@ -37,7 +37,7 @@ class Agent:
         self.world.served.append(turn.session)
         if turn.text == "hold":
             await self.world.go.wait()
-        return f"{len(turn.history)}"
+        return "x" * 70_000 if turn.text == "at length" else f"{len(turn.history)}"
 
     def memory_bytes(self) -> int:
         """Its logical size."""
@@ -236,13 +236,15 @@ def test_memory_is_looked_at_every_minute(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_growth_brings_on_a_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Conversations that have grown by a step of the budget are worth a look before its time; small ones aren't."""
+    """Conversations that have grown by a step of the budget are worth a look before its time, at the end of the turn
+    that has let them grow; small ones aren't.
+    """
 
     async def main() -> None:
         async with world(tmp_path, monkeypatch, memory_high_mb=1) as w:
             await w.fill("a", "b")
             assert w.machine.looks == 0
-            await w.it.ask("x" * 70_000, "a")
+            await w.it.ask("at length", "a")
             await until(lambda: w.machine.looks == 1)
             await w.passed()
             await w.fill("a", "b")
