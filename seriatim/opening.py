@@ -38,6 +38,7 @@ from seriatim.actors.turns import AgentRunner, ended_from_outside
 from seriatim.actors.watchdog import Watchdog
 from seriatim.adapters.base import Adapter, Inbox
 from seriatim.adapters.sender import AdapterSender
+from seriatim.arguments import check_functions
 from seriatim.batch import Rules
 from seriatim.budgets import Limits
 from seriatim.clock import Clock
@@ -54,7 +55,7 @@ from seriatim.errors import (
 )
 from seriatim.limits import PRESSURE_MS, SPOOL_RETRY_MS
 from seriatim.model import Platform
-from seriatim.parts import check_agent, check_functions, check_ports, check_types
+from seriatim.parts import check_agent, check_ports, check_types
 from seriatim.pressure import Pressure
 from seriatim.prompts import Prompts
 from seriatim.storage.contract import Store
