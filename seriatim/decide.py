@@ -371,13 +371,15 @@ def _turn_ended(batch: Batch, m: TurnEnded) -> None:
     end_claims(batch, m.reason, text)
     if state.unreached:
         tell_unreached(batch, running, to)
+    silent = False
     if m.reason in ("failed", "timeout"):
         how = "took too long" if m.reason == "timeout" else "failed"
         failure = with_shown(batch, shown, FAILED_TEXT.format(how=how))
         batch.owe(failure, to, running.turn, claim=running.ids[0], draft=draft)
     else:
-        batch.owe(text or "", to, running.turn, detail or "empty", claim=running.ids[0], draft=draft)
-    batch.return_slot()
+        owes = batch.owe(text or "", to, running.turn, detail or "empty", claim=running.ids[0], draft=draft)
+        silent = not owes and m.reason == "completed"
+    batch.return_slot(silent=silent)
     start_next(batch)
 
 

@@ -257,7 +257,9 @@ class WantSlot:
 
 @value
 class ReturnSlot:
-    """The turn that held a slot is over. Internal."""
+    """The turn that held a slot is over. ``silent``: it has ended well, and nothing is owed for it. Internal."""
+
+    silent: bool = False
 
 
 @value
