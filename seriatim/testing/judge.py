@@ -246,6 +246,8 @@ class _Message:
     moved: bool = False
     """Came with another lane, so its place in this log isn't its place in line."""
     album: str = ""
+    again: str = ""
+    """What a /retry asks once more."""
     """It stands with the other items of that, wherever they stand."""
 
 
@@ -309,6 +311,7 @@ class _Lane:
             authority(data),
             seq,
             album=data.get("album", ""),
+            again=" ".join(asked["text"] for asked in data.get("asks", ())),
         )
         return message
 
@@ -583,7 +586,8 @@ def _check_receipts(ground: Ground, process: Process, lanes: list[_Lane]) -> Non
 
 
 def _texts(lanes: list[_Lane], inbox_id: str) -> str:
-    return " ".join(lane.messages[inbox_id].text for lane in lanes if inbox_id in lane.messages)
+    found = [lane.messages[inbox_id] for lane in lanes if inbox_id in lane.messages]
+    return " ".join(message.text or message.again for message in found)
 
 
 def _check_repeats(ground: Ground) -> None:

@@ -271,7 +271,7 @@ def test_a_draft_that_is_on_its_way_when_the_turn_ends_in_silence_is_taken_back(
             it.say("again")
             await until(lambda: len(talker.turns) == 2)
             await talker.says(it, clock, "hm")
-            platform.fail_next(*["plain"] * 20)
+            platform.fail_next(*("plain",) * 20)
             sends = platform.sends
             talker.ends.put_nowait(Silence())
             await goes_on_owing(it, clock)
