@@ -77,10 +77,12 @@ class SessionsFile:
         self._thread.join(CLOSE_S_MAX)
 
     def _keep(self) -> None:
-        while not self._over.is_set():
+        over = False
+        while not over:
             if self._due.wait(self._period_s):
                 self._over.wait(self._debounce_s)
-                self._due.clear()
+            self._due.clear()
+            over = self._over.is_set()  # before the look at what there is, which a close wants to be the last
             self.write()
 
     def _pace(self) -> None:
