@@ -480,7 +480,7 @@ class SessionActor(PooledActor):
         self._ports.turned(self.key, self._transcript.bytes)
         self._ports.slots.give_back(self.key)
         if self._shown is not None:
-            self._show_idle()
+            self._show_idle(silent=effect.silent)
 
     # --- what a running turn shows -----------------------------------------------------------------------
 
@@ -506,10 +506,10 @@ class SessionActor(PooledActor):
         target = shown[0]
         self._ports.deliveries.show(target.platform, target.account, Delta(self.key, delta.generation, delta.text))
 
-    def _show_idle(self) -> None:
+    def _show_idle(self, *, silent: bool) -> None:
         assert self._shown is not None
         (target, generation), self._shown = self._shown, None
-        self._ports.deliveries.show(target.platform, target.account, Idle(self.key, generation))
+        self._ports.deliveries.show(target.platform, target.account, Idle(self.key, generation, silent))
 
     def _read_shown(self, permit: Permit | None, effect: ReadShown) -> None:
         self._ports.reader.tell(ReadSession(effect.session, effect.whole, self.own_ref, effect.besides))
