@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from attrs import frozen
 
-from seriatim import batch, commands, decide, gate, lane, queueing
+from seriatim import batch, commands, decide, gate, lane, pressure, queueing
 from seriatim.actors import deaths, delivery, directory, persistence, receipts, session, slots, supervisor, transcript
 from seriatim.testing.chance import Plan, plan_of
 from tests.planted import early
@@ -237,7 +237,7 @@ BUGS: Final = (
         (("if lane.held or", "if"),),
         _rests,
     ),
-    Bug("rests with open work", session.SessionActor._passivate, (("state.waiting or ", ""),), _rests),
+    Bug("rests with open work", pressure.stays, (("state.waiting or ", ""),), _rests),
     Bug("a new conversation keeps the old transcript", transcript.Transcript.take, (("self.begin(", "id("),)),
     Bug(
         "refused because it stops, though it may be durable",
