@@ -26,7 +26,7 @@ from .command import WAIT_S_MAX, environment
 
 BUDGET_S = 1.0
 """What the configurations below give a stop: drain and watchdog together."""
-SLACK_S = 8.0
+SLACK_S = 30.0
 """For a slow machine, and the time that the writer may take."""
 
 AGENTS = """

@@ -42,7 +42,7 @@ RARE = {"in-tool", "after tool/call", "in tool/call", "before tool/result", "aft
 """Points that few turns pass."""
 
 REACH_S_MAX = 6.0
-"""A point not reached by then is given up, and the child killed where it is."""
+"""A point not reached so long after the child has connected is given up, and the child killed where it is."""
 START_S_MAX = 30.0
 QUIET_S_MAX = 60.0
 SAID_A_ROUND_MAX = 60
@@ -184,6 +184,10 @@ class Run:
         """Return when the child is to be killed; the name of the point where it halted, if it did."""
         if kill.live and kill.armed is None and not await self._platform.until(self._is_connected, START_S_MAX):
             raise HarnessError(self._last_words("the child doesn't connect"))
+        if kill.armed is not None:
+            connected = asyncio.ensure_future(self._platform.until(self._is_connected, START_S_MAX))
+            await asyncio.wait({child.halted, connected}, return_when=asyncio.FIRST_COMPLETED)
+            connected.cancel()
         limit_s = kill.delay_s if kill.armed is None else REACH_S_MAX
         done, _ = await asyncio.wait({child.halted}, timeout=limit_s)
         if not done and kill.drain_s is not None:
