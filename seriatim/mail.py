@@ -30,7 +30,8 @@ class Inbound:
     ``command``: the command's name when the text is one (without ``prefix``), ``args`` what follows it.
     ``size``: characters of its text, for the stash's bound. ``by_receipt``: no adapter serves its account, the
     host that handed it in takes the reply from the receipt. ``wave``: of the door through which it came; a later
-    wave turns those before it away where they are still undecided.
+    wave turns those before it away where they are still undecided. ``arrival``: its number at this process's door;
+    where two lanes become one, their mail is served in this order.
     """
 
     id: str
@@ -42,6 +43,7 @@ class Inbound:
     by_receipt: bool = False
     prefix: str = "/"
     wave: int = 0
+    arrival: int = 0
 
 
 @frozen

@@ -37,6 +37,7 @@ from seriatim.actors.turns import AgentRunner, ended_from_outside
 from seriatim.actors.watchdog import Watchdog
 from seriatim.adapters.base import Adapter, Inbox
 from seriatim.adapters.sender import AdapterSender
+from seriatim.arguments import check_functions
 from seriatim.batch import Rules
 from seriatim.budgets import Limits
 from seriatim.clock import Clock
@@ -53,7 +54,7 @@ from seriatim.errors import (
 )
 from seriatim.limits import SPOOL_RETRY_MS
 from seriatim.model import Platform
-from seriatim.parts import check_agent, check_functions, check_ports, check_types
+from seriatim.parts import check_agent, check_ports, check_types
 from seriatim.prompts import Prompts
 from seriatim.storage.contract import Store
 from seriatim.storage.home import Home

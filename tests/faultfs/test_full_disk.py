@@ -57,9 +57,7 @@ def test_full_then_freed(tmp_path: Path, small: Path, disk: Disk, mode: str) -> 
             await service.done()
             service.say("a", "and on")
             await service.done()
-            await service.stop()
-            verdict = service.verdict()
-            assert verdict.good, verdict.findings
+            verdict = await service.ended_well()
             assert verdict.accepted == verdict.sent > 2
             assert len(told) > 1
 

@@ -77,7 +77,10 @@ def test_a_drain_may_be_as_long_as_one_likes(tmp_path: Path, drain_s: float, mon
     [
         ("home", 5),
         ("home", ""),
+        ("home", "a\0b"),
+        ("home", b"home"),
         ("config", {}),
+        ("config", GatewayConfig),
         ("adapters", 5),
         ("adapters", [5]),
         ("on_error", 5),

@@ -198,3 +198,10 @@ def test_an_import_that_was_cut_off_goes_on(tmp_path: Path, monkeypatch: pytest.
         assert sorted(store.list_sessions(), key=str) == sorted(kept, key=str)
     assert json.loads((home / SESSIONS).read_text()).keys() == {"_README", *(entry.session_key for entry in kept)}
     assert not [file for file in home.iterdir() if "importing" in file.name]
+
+
+def test_a_pipe_in_its_place_is_no_file(tmp_path: Path) -> None:
+    """It is told, and nobody waits for what may come of it."""
+    os.mkfifo(tmp_path / SESSIONS)
+    with pytest.raises(OSError, match="not a file"):
+        read_mirror(tmp_path / SESSIONS)

@@ -201,6 +201,45 @@ def test_what_is_no_message_is_the_callers_error(store: SessionStore, message: A
     assert store.load_transcript(entry.session_id) == []
 
 
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        ("sessions_dir", None),
+        ("sessions_dir", b"home"),
+        ("sessions_dir", ""),
+        ("sessions_dir", "a\0b"),
+        ("sessions_dir", "\udcff"),
+        ("config", {"a": 1}),
+        ("config", GatewayConfig),
+        ("has_active_processes_fn", 5),
+        ("clock", 5),
+        ("ids", 5),
+    ],
+)
+def test_a_store_of_wrong_parts_is_not_made(tmp_path: Path, name: str, given: Any) -> None:
+    """Its constructor names the argument that can't work, and the home is as free as before."""
+    parts: dict[str, Any] = {"sessions_dir": tmp_path / "home", name: given}
+    with pytest.raises(InvalidInputError) as refused:
+        SessionStore(**parts)
+    assert refused.value.field == name
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("breaks", ["seriatim.actors.sessions.SessionsFile", "seriatim.actors.session_files.Solo"])
+def test_a_store_that_cannot_be_made_gives_its_home_back(
+    tmp_path: Path, breaks: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever fails behind the opened database, the same process can try again."""
+
+    def broken(*parts: Any) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as broke, pytest.raises(RuntimeError):
+        broke.setattr(breaks, broken)
+        SessionStore(tmp_path / "home")
+    SessionStore(tmp_path / "home").close()
+
+
 def test_a_message_that_is_stored_already_is_not_stored_again(store: SessionStore) -> None:
     """skip_db: nothing is done."""
     entry = store.get_or_create_session(dm())
