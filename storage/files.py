@@ -87,7 +87,7 @@ def read_file(path: Path, bytes_max: int) -> bytes:
     def at_once(name: str, flags: int) -> int:
         return os.open(name, flags | os.O_NONBLOCK)
 
-    with open(path, "rb", opener=at_once) as file:  # noqa: PTH123  (Path.open takes no opener)
+    with open(path, "rb", opener=at_once) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError(errno.EINVAL, "is not a file", str(path))
         return file.read(bytes_max)

@@ -234,9 +234,10 @@ def test_a_store_that_cannot_be_made_gives_its_home_back(
     def broken(*parts: Any) -> None:
         raise RuntimeError("can't start new thread")
 
-    with monkeypatch.context() as broke, pytest.raises(RuntimeError):
+    with monkeypatch.context() as broke:
         broke.setattr(breaks, broken)
-        SessionStore(tmp_path / "home")
+        with pytest.raises(RuntimeError):
+            SessionStore(tmp_path / "home")
     SessionStore(tmp_path / "home").close()
 
 

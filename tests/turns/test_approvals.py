@@ -17,6 +17,7 @@ from seriatim.mail import ApprovalExpired, Ask
 from seriatim.testing.clock import VirtualClock
 from seriatim.turn import Approve, TurnAsks
 from tests.core.bench import Bench
+from tests.core.test_merging import beside, check_told_alike, merged
 from tests.gateway.bots import Bot, bot, run, until
 
 
@@ -208,6 +209,45 @@ def test_the_same_question_at_once_is_one(tmp_path: Path) -> None:
             assert "[True, True, False] False" in await world.heard(7)
 
     run(scenario())
+
+
+def test_two_questions_of_one_name_are_told_apart_in_a_merged_lane() -> None:
+    """Lanes that become one may both ask something as 1-1: that name means neither then and is answered with both, each
+    has a new one that its turn hears of, and no timer set for the old name denies one.
+    """
+    one = Bench(Rules(approval_ms=1_000))
+    other = beside(one)
+    for bench, question in ((one, "Delete it?"), (other, "Print it?")):
+        bench.said("do it", user="ann")
+        asks(bench, question=question)
+        bench.now.draining = True
+        bench.start()
+    pair = merged(one, other)
+    check_told_alike(one, other, pair)
+    one.now.draining = False
+    one.reopen()
+    one.forget()
+
+    one.said("/approve 1-1", user="ann")
+    [said] = sent(one)
+    assert said.splitlines()[1:] == ["1-1a: Delete it?", "1-1b: Print it?"]
+    assert said.splitlines()[0].endswith("Say which: /approve ID")
+    one.now.time += 1_000
+    one.tell(ApprovalExpired("1-1"))
+    assert [asked.answer for asked in one.gate.durable.approvals] == ["", ""]
+    one.said("/deny 1-1a", user="ann")
+    one.said("/approve 1-1b", user="ann")
+    assert [(asked.id, asked.answer) for asked in one.gate.durable.approvals] == [
+        ("1-1a", "denied"),
+        ("1-1b", "approved"),
+    ]
+    one.forget()
+    asks(one, question="Delete it?")
+    assert answers(one) == [False]
+    one.answer()
+    one.forget()
+    asks(one, question="Print it?")
+    assert answers(one) == [True]
 
 
 def test_late_questions_of_a_stopped_turn_touch_nothing() -> None:

@@ -16,7 +16,7 @@ from .recovering import Recovering
 from .refusing import Refusing
 from .round_trips import RoundTrips
 from .whole import LogContract
-from .world import ID, Capability, LogWorld, ended, event, header, kinds, needs, opened, stored, told, turn
+from .world import ID, Capability, LogWorld, ended, event, header, kinds, needs, next_life, opened, stored, told, turn
 
 __all__ = [
     "ID",
@@ -36,6 +36,7 @@ __all__ = [
     "header",
     "kinds",
     "needs",
+    "next_life",
     "opened",
     "stored",
     "told",

@@ -16,7 +16,7 @@ from seriatim.errors import (
 from seriatim.storage.event_log.persistence import SessionPersistence
 from seriatim.testing.log_gates import Gated
 
-from .world import ID, LogWorld, header, opened, stored, told, turn
+from .world import ID, LogWorld, header, next_life, opened, stored, told, turn
 
 
 class Preparing:
@@ -25,10 +25,7 @@ class Preparing:
     @told
     async def test_a_look_and_a_resume_read_once(self, world: LogWorld) -> None:
         """Inspect, inspect again and prepare of an unchanged session share one read of its log."""
-        async with SessionPersistence(world.open()) as service:
-            await stored(service, turn(0))
-        gated = Gated(world.open())
-        async with SessionPersistence(gated) as service:
+        async with next_life(world, turn(0)) as (service, gated):
             first = await service.inspect(ID)
             assert (await service.inspect(ID)).events is first.events
             with await service.prepare(ID) as preparation:
@@ -60,10 +57,7 @@ class Preparing:
     @told
     async def test_a_cancelled_resume_reserves_nothing(self, world: LogWorld) -> None:
         """Whoever is cancelled while a session is prepared leaves it free, repaired and ready."""
-        async with SessionPersistence(world.open()) as service:
-            await stored(service, opened(0))
-        gated = Gated(world.open())
-        async with SessionPersistence(gated) as service:
+        async with next_life(world, opened(0)) as (service, gated):
             gate = gated.hold("append")
             resume = asyncio.ensure_future(service.prepare(ID))
             await asyncio.to_thread(gate.arrived.wait, 60)
@@ -128,10 +122,7 @@ class Preparing:
     @told
     async def test_a_failed_read_is_not_kept(self, world: LogWorld) -> None:
         """An error of one read reaches its readers; the next reader reads anew."""
-        async with SessionPersistence(world.open()) as service:
-            await stored(service, turn(0))
-        gated = Gated(world.open())
-        async with SessionPersistence(gated) as service:
+        async with next_life(world, turn(0)) as (service, gated):
             gated.fail("read", StoreUnhealthyError("the disk is away"))
             with pytest.raises(StoreUnhealthyError):
                 await service.inspect(ID)

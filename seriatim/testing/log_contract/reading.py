@@ -13,7 +13,7 @@ from seriatim.storage.event_log.persistence import SessionPersistence
 from seriatim.storage.event_log.values import SessionPersistenceSnapshot
 from seriatim.testing.log_gates import Gated
 
-from .world import ID, LogWorld, ended, header, opened, stored, told, turn
+from .world import ID, LogWorld, ended, header, next_life, opened, stored, told, turn
 
 
 class Reading:
@@ -142,10 +142,7 @@ class Reading:
     @told
     async def test_a_cancelled_reader_takes_only_itself(self, world: LogWorld) -> None:
         """Readers of one session share one read; cancelling one of them leaves the read to the others."""
-        async with SessionPersistence(world.open()) as service:
-            await stored(service, turn(0))
-        gated = Gated(world.open())
-        async with SessionPersistence(gated) as service:
+        async with next_life(world, turn(0)) as (service, gated):
             gate = gated.hold("read")
             readers = [asyncio.ensure_future(service.inspect(ID)) for _ in range(5)]
             await asyncio.to_thread(gate.arrived.wait, 60)
@@ -160,10 +157,7 @@ class Reading:
     @told
     async def test_a_read_that_nobody_waits_for_is_kept(self, world: LogWorld) -> None:
         """When all readers are cancelled the read goes on, and the next reader finds what it brought."""
-        async with SessionPersistence(world.open()) as service:
-            await stored(service, turn(0))
-        gated = Gated(world.open())
-        async with SessionPersistence(gated) as service:
+        async with next_life(world, turn(0)) as (service, gated):
             gate = gated.hold("read")
             reader = asyncio.ensure_future(service.inspect(ID))
             await asyncio.to_thread(gate.arrived.wait, 60)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
 from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, cast
 
 import pytest
@@ -13,6 +14,7 @@ from seriatim.storage.event_log.backend import LogBackend
 from seriatim.storage.event_log.header import SessionHeader
 from seriatim.storage.event_log.persistence import SessionPersistence
 from seriatim.storage.event_log.values import SessionEvent
+from seriatim.testing.log_gates import Gated
 
 Capability = Literal["raw", "torn", "version", "damage"]
 """What a medium may be able to do besides keeping logs: give a session's own artifact, hold a torn batch, have its
@@ -109,3 +111,13 @@ async def stored(service: SessionPersistence, events: list[SessionEvent], sessio
     """Create a session and append these events."""
     await service.create(header(session_id, **fields))
     await service.append(session_id, events)
+
+
+@asynccontextmanager
+async def next_life(world: LogWorld, events: list[SessionEvent]) -> AsyncIterator[tuple[SessionPersistence, Gated]]:
+    """These events are stored in one life; in the next one nothing of it has been read, and its backend has gates."""
+    async with SessionPersistence(world.open()) as service:
+        await stored(service, events)
+    gated = Gated(world.open())
+    async with SessionPersistence(gated) as service:
+        yield service, gated
