@@ -17,6 +17,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from attrs import Factory, define, frozen
 
@@ -186,7 +187,8 @@ class Run:
             raise HarnessError(self._last_words("the child doesn't connect"))
         if kill.armed is not None:
             connected = asyncio.ensure_future(self._platform.until(self._is_connected, START_S_MAX))
-            await asyncio.wait({child.halted, connected}, return_when=asyncio.FIRST_COMPLETED)
+            first: set[asyncio.Future[Any]] = {child.halted, connected}
+            await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
             connected.cancel()
         limit_s = kill.delay_s if kill.armed is None else REACH_S_MAX
         done, _ = await asyncio.wait({child.halted}, timeout=limit_s)
