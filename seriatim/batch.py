@@ -351,9 +351,9 @@ class Batch:
             self.internal.append(WantSlot(person, resumes))
         return False
 
-    def return_slot(self) -> None:
-        """The running turn is over once this commit is durable."""
-        self.after.append(ReturnSlot())
+    def return_slot(self, *, silent: bool = False) -> None:
+        """The running turn is over once this commit is durable. ``silent``: as in ReturnSlot."""
+        self.after.append(ReturnSlot(silent))
 
     # --- the commit ------------------------------------------------------------------------------------
 

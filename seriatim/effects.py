@@ -228,7 +228,7 @@ class CompressSession:
     """Have the agent sum up ``said``; the result comes back as SummaryMade.
 
     ``seqs``: the messages that it will stand for, in their order, as shown after ``head`` events of the session; the
-    last of them belongs to ``turn``. ``told``: somebody asked for it and hears of the end, at ``to``.
+    last of them belongs to ``turn``. ``asked``: the command that asked for it and waits for the end; "" for none.
     """
 
     session: str
@@ -236,8 +236,7 @@ class CompressSession:
     seqs: tuple[int, ...]
     turn: int
     said: tuple[Event, ...]
-    to: Target | None
-    told: bool
+    asked: str = ""
 
 
 @value
@@ -258,7 +257,9 @@ class WantSlot:
 
 @value
 class ReturnSlot:
-    """The turn that held a slot is over. Internal."""
+    """The turn that held a slot is over. ``silent``: it has ended well, and nothing is owed for it. Internal."""
+
+    silent: bool = False
 
 
 @value
