@@ -154,6 +154,10 @@ def judge_live(ground: Ground, process: Process, reader: StoreReader) -> None:
         served = key in runtime.directory.live or key in runtime.directory.quarantined
         if not served and not runtime.switches.draining:
             ground.complain(f"{key} has open work and is not live: {hot}")
+    memory = runtime.memory
+    ground.checked["who_was_asked_answers"] += 1
+    if memory.doing != "nothing" or memory.asked != memory.released + memory.refused:
+        ground.complain(f"at rest, and the pass over the warm lanes isn't through: {memory}")
     for receipt in process.receipts:
         ground.checked["no_lost_mail"] += 1
         if receipt.outcome == "pending":
