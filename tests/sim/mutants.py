@@ -11,7 +11,7 @@ from typing import Any, Final
 from attrs import frozen
 
 from seriatim import batch, commands, decide, gate, lane, pressure, queueing
-from seriatim.actors import deaths, delivery, directory, persistence, receipts, session, slots, supervisor, transcript
+from seriatim.actors import deaths, delivery, directory, persistence, receipts, slots, supervisor, transcript
 from seriatim.testing.chance import Plan, plan_of
 from tests.planted import early
 
