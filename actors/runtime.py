@@ -46,7 +46,7 @@ from seriatim.clock import Clock
 from seriatim.commands import parse_command
 from seriatim.commits import Hot
 from seriatim.effects import MoveHere
-from seriatim.errors import ActorError, StoreUnhealthyError
+from seriatim.errors import ActorError, InvalidInputError, StoreUnhealthyError
 from seriatim.events import LogId
 from seriatim.keys import KeySettings, canonical_key, escape_part, key_parts
 from seriatim.limits import MEDIA_WEIGHT
@@ -361,7 +361,11 @@ class Runtime:
     def _chat_moved(self, lane: str, old: str, new: str) -> None:
         """A platform refused a send because the chat has another id now."""
         platform, _, scope, account, *_ = key_parts(lane)
-        alias = Alias(platform, old, new, "chat", account, scope)
+        try:
+            alias = Alias(platform, old, new, "chat", account, scope)
+        except InvalidInputError as error:  # whatever the platform calls its chats, the delivery lives
+            self._on_error("alias", error)
+            return
         self.learn_alias(alias, lambda error: None if error is None else self._on_error("alias", error))
 
     def move_session(self, order: MoveSession) -> None:
