@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -50,16 +51,25 @@ async def stop(w: World) -> None:
 
 
 @pytest.mark.parametrize(
-    ("leave", "last"),
-    [(idle, "release"), (crowd, "release"), (press, "release"), (renew, "cleanup"), (stop, "cleanup")],
+    ("leave", "bounds", "last"),
+    [
+        (idle, {"idle_ttl_secs": IDLE_TICKS}, "release"),
+        (crowd, {"max_size": 1}, "release"),
+        (press, {}, "release"),
+        (renew, {}, "cleanup"),
+        (stop, {}, "cleanup"),
+    ],
 )
 def test_each_way_out_of_memory_has_its_hooks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, leave: Callable[[World], Awaitable[None]], last: str
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    leave: Callable[[World], Awaitable[None]],
+    bounds: dict[str, Any],
+    last: str,
 ) -> None:
     """B130: by idleness, by number, by memory pressure, by /new, by a stop (also for another model): the agent commits
     what it holds, then it is released, or at a boundary cleaned up; each once, and never again at the end.
     """
-    bounds = {idle: {"idle_ttl_secs": IDLE_TICKS}, crowd: {"max_size": 1}}.get(leave, {})
 
     async def main() -> None:
         async with world(tmp_path, monkeypatch, ScriptedMachine(), **bounds) as w:
