@@ -20,7 +20,9 @@ import pykka
 from attrs import Factory, frozen
 
 from seriatim.actors.asks import Asks, Done
+from seriatim.actors.deaths import LaneCrashed
 from seriatim.actors.delivery import Deliveries, DeliveryActor, Sender
+from seriatim.actors.directory import Directory, key_of
 from seriatim.actors.dispatch import Dispatcher
 from seriatim.actors.ids import Ids
 from seriatim.actors.loading import LaneReader
@@ -34,7 +36,7 @@ from seriatim.actors.running import RunningTurns
 from seriatim.actors.session import FOR_SUCCESSOR, Flush, LanePorts, Switches
 from seriatim.actors.showing import Drafts
 from seriatim.actors.slots import TurnSlots
-from seriatim.actors.supervisor import Awaken, Directory, LaneCrashed, SupervisorActor, SupervisorPorts, key_of
+from seriatim.actors.supervisor import Awaken, SupervisorActor, SupervisorPorts
 from seriatim.actors.system import ActorSystem
 from seriatim.actors.turns import TurnRunner
 from seriatim.actors.upkeep import Growth, UpkeepActor
@@ -46,7 +48,7 @@ from seriatim.clock import Clock
 from seriatim.commands import parse_command
 from seriatim.commits import Hot
 from seriatim.effects import MoveHere
-from seriatim.errors import ActorError, StoreUnhealthyError
+from seriatim.errors import ActorError, InvalidInputError, StoreUnhealthyError
 from seriatim.events import LogId
 from seriatim.keys import KeySettings, canonical_key, escape_part, key_parts
 from seriatim.limits import MEDIA_WEIGHT
@@ -361,7 +363,11 @@ class Runtime:
     def _chat_moved(self, lane: str, old: str, new: str) -> None:
         """A platform refused a send because the chat has another id now."""
         platform, _, scope, account, *_ = key_parts(lane)
-        alias = Alias(platform, old, new, "chat", account, scope)
+        try:
+            alias = Alias(platform, old, new, "chat", account, scope)
+        except InvalidInputError as error:  # whatever the platform calls its chats, the delivery lives
+            self._on_error("alias", error)
+            return
         self.learn_alias(alias, lambda error: None if error is None else self._on_error("alias", error))
 
     def move_session(self, order: MoveSession) -> None:

@@ -474,6 +474,8 @@ class _Inbox:
 
     def bounced(self, lane: str, delivery: str, part: int, reason: str) -> None:
         """See adapters.base.Bounces."""
+        if type(part) is not int or type(delivery) is not str or type(reason) is not str:
+            raise InvalidInputError("bounced", "delivery and reason are texts, part is a number")
         runtime = self._gateway._runtime  # noqa: SLF001
         if runtime is not None and lane:
             runtime.directory.post(lane, Bounced(delivery, part, reason))
