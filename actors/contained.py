@@ -184,11 +184,17 @@ class ContainedMailbox(Mailbox):
         return bool(self.fresh or self.urgent or self.out or self.urgent_out)
 
     def interject(self, message: Any) -> None:
-        """Serve one message inside another actor's activation. Our thread; the caller has just taken ``idle``."""
+        """Serve one message inside another actor's activation. Our thread; the caller has just taken ``idle``.
+
+        With it, what a neighbour that it was handed on to had to say about it: that costs no activation of its own.
+        """
         actor, outer = self.actor, running.box
         running.box = self
         try:
             actor.on_receive(message)
+            if self.urgent and not self.urgent_out and self.urgent[0].__class__ not in SPECIAL:
+                message = self.urgent.pop(0)
+                actor.on_receive(message)
         except BaseException as error:
             self._crash(actor, error, message, "receive")
         finally:

@@ -96,7 +96,7 @@ class _Job:
 
     lane: str
     effect: Deliver
-    due: deque[int]
+    due: list[int]
     recorded: bool
     target: Target
     since: int
@@ -219,7 +219,7 @@ class DeliveryActor(PooledActor):
         job = _Job(
             message.lane,
             effect,
-            deque(effect.due),
+            list(effect.due),
             effect.first_attempt_recorded,
             effect.target,
             effect.since,
@@ -285,7 +285,7 @@ class DeliveryActor(PooledActor):
         chat_id, job = known
         chat = self._chats[chat_id]
         # What is on its way can't be called back; its end is heard in _done.
-        job.due = deque(part for part in job.due if part < message.first)
+        job.due = [part for part in job.due if part < message.first]
         if job.sending or job.due:
             return
         chat.jobs.remove(job)
@@ -315,7 +315,7 @@ class DeliveryActor(PooledActor):
                     signal_later(self._clock, DOWN_POLL_MS, self.own_ref, _Retry(""))
                 self._cut_off[chat_id] = None
             elif channel.idempotent or (job.recorded and not job.due[0]):
-                self._send(job, max(1, job.attempt), repeat=False)
+                self._send(chat, job, max(1, job.attempt), repeat=False)
             else:
                 job.asked = True
                 self._post(job.lane, AttemptWanted(job.effect.delivery, job.due[0]))
@@ -341,9 +341,9 @@ class DeliveryActor(PooledActor):
         job = known[1]
         if job.asked and not job.sending and job.due and job.due[0] == message.part:
             job.asked = False
-            self._send(job, message.attempt, repeat=message.marked, look=message.look)
+            self._send(self._chats[known[0]], job, message.attempt, repeat=message.marked, look=message.look)
 
-    def _send(self, job: _Job, attempt: int, *, repeat: bool, look: bool = False) -> None:
+    def _send(self, chat: _Chat, job: _Job, attempt: int, *, repeat: bool, look: bool = False) -> None:
         effect, part = job.effect, job.due[0]
         job.sending = True
         job.began = self._clock.monotonic_ms()
@@ -364,7 +364,7 @@ class DeliveryActor(PooledActor):
         done = self._sender.send(out, self._sent)
         if done is None:
             return
-        if len(job.due) == 1 and len(self._chats[_chat_of(effect.target)].jobs) == 1:
+        if len(job.due) == 1 and len(chat.jobs) == 1:
             self._done(done)
         else:
             self.own_ref.signal(done)  # many parts sent in one go would hold everybody else up
@@ -383,7 +383,7 @@ class DeliveryActor(PooledActor):
         if error is None:
             job.failures = job.ambiguous = 0
             if job.due:
-                job.due.popleft()
+                del job.due[0]
             self._post(job.lane, PartSettled(message.delivery, message.part, message.message_id))
         elif job.due:
             self._failed(chat_id, job, message.part, error)

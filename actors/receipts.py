@@ -179,12 +179,14 @@ class Receipts:
 
     def accepted(self, effect: Ack) -> None:
         """The message is durable."""
-        pending = self._accepting.get(effect.id)
+        pending = self._accepting.pop(effect.id, None)
         if pending is not None:
-            receipt = pending[0]
+            receipt, settled = pending
             receipt.session_id = effect.session or None
             receipt.position = effect.position
-            self._settle(effect.id, effect.outcome, None)
+            receipt.outcome = effect.outcome
+            self._open[effect.id] = receipt
+            _call(settled, receipt)
 
     def duplicate(self, effect: AckDuplicate) -> None:
         """It was durable before."""

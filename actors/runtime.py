@@ -45,7 +45,7 @@ from seriatim.commits import Hot
 from seriatim.effects import MoveHere
 from seriatim.errors import ActorError, StoreUnhealthyError
 from seriatim.events import LogId
-from seriatim.keys import KeySettings, canonical_key, escape_part, key_parts
+from seriatim.keys import KeySettings, canonical_key, escape_part, escaped, key_parts
 from seriatim.limits import MEDIA_WEIGHT
 from seriatim.mail import Ask, DrainTimedOut, Inbound
 from seriatim.model import MessageEvent, SessionSource
@@ -498,9 +498,9 @@ def unique_key(event: MessageEvent) -> str:
     # Platforms number messages within a chat, whatever thread they show it in. Where a chat has no id, its other
     # side stands for it; a scope keeps equal ids apart, as it does for lanes.
     chat = source.chat_id or f"user {source.user_id_alt or source.user_id or ''}"
-    parts = (source.platform.name, event.account, source.guild_id or "", chat)
+    place = escaped(source.platform.name, event.account, source.guild_id or "", chat)
     if event.edit_of is not None:
         said = "deleted" if event.deleted else sha256(event.text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
         at = event.message_id if event.message_id not in (None, event.edit_of) else str(event.received_at or "")
-        return "edit:" + ":".join(map(escape_part, (*parts, event.edit_of, at or "", said)))
-    return "inbound:" + ":".join(map(escape_part, (*parts, event.message_id or "")))
+        return f"edit:{place}:" + ":".join(map(escape_part, (event.edit_of, at or "", said)))
+    return f"inbound:{place}:{escape_part(event.message_id or '')}"

@@ -152,6 +152,8 @@ def _accept(batch: Batch, m: Inbound, kind: str) -> None:
     if at is not None and fits(state.queue[at], entry_of(data)):
         where: Place = "album"
         data["kind"] = state.queue[at].kind  # one that began as a /queue item goes on as one
+    elif not state.queue:
+        where = "slot"  # nearly always
     else:
         where = place(state.queue, entry_of(data), batch.rules.collapse)
     if where == "replace":

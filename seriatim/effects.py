@@ -276,6 +276,7 @@ class Routed:
 
 
 ROUTED: Final = Routed()
+RETURN_SLOT: Final = ReturnSlot()
 
 Effect = (
     Ack

@@ -504,11 +504,15 @@ def _interrupted(state: LaneState, data: Data, event: Event) -> None:
     state.interruptions += 1
 
 
+_UNTRIED: Final = PartState()
+_TRIED: Final = PartState(first=True)
+
+
 def _owed(state: LaneState, data: Data, event: Event) -> None:
     texts = tuple(data["parts"])
-    states = (PartState(first=data.get("attempt", 0) == 1),) * len(texts)
+    states = (_TRIED if data.get("attempt", 0) == 1 else _UNTRIED,) * len(texts)
     if "first" in data:
-        states = tuple(PartState(first=part < data["first"]) for part in range(len(texts)))
+        states = tuple([_TRIED if part < data["first"] else _UNTRIED for part in range(len(texts))])
     state.owed[data["id"]] = Owed(
         data["id"],
         texts,

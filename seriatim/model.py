@@ -186,9 +186,12 @@ def _check_id(name: str, value: Any) -> None:
 
 
 _further = attrgetter("wake_session_id", "wake_kind", "album_id", "edit_of")
+_NO_FURTHER = (None,) * 4
 
 
 def _media(media: Iterable[Media]) -> tuple[Media, ...]:
+    if type(media) is tuple:
+        return media
     if not isinstance(media, Iterable):
         raise InvalidInputError("media", f"a sequence of Media is needed, not {type(media).__name__}")
     return tuple(media)
@@ -236,7 +239,7 @@ class MessageEvent:
             _check_id("message_id", self.message_id)
         if self.reply_to_id is not None:
             _check_id("reply_to_id", self.reply_to_id)
-        if self.media or self.deleted or any(value is not None for value in _further(self)):
+        if self.media or self.deleted or _further(self) != _NO_FURTHER:
             self._check_further()
         at = self.received_at
         if at is not None and (type(at) is not int or not 0 <= at <= SAFE_INTEGER_MAX):
