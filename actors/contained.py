@@ -188,8 +188,8 @@ class ContainedMailbox(Mailbox):
 
         With it, what a neighbour that it was handed on to had to say about it: that costs no activation of its own.
         """
-        actor, outer = self.actor, running.box
-        running.box = self
+        actor, seat = self.actor, running.seat
+        outer, seat.box = seat.box, self
         try:
             actor.on_receive(message)
             if self.urgent and not self.urgent_out and self.urgent[0].__class__ not in SPECIAL:
@@ -198,7 +198,7 @@ class ContainedMailbox(Mailbox):
         except BaseException as error:
             self._crash(actor, error, message, "receive")
         finally:
-            running.box = outer
+            seat.box = outer
             self._rest_or_wake()
 
     def _next(self) -> Any:

@@ -10,10 +10,11 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
-import attrs
 from attrs import Factory, define, frozen
+from msgspec import Struct
+from msgspec.structs import replace
 
 from seriatim.actors.clockwork import signal_later
 from seriatim.actors.pooled import PooledActor
@@ -27,11 +28,6 @@ from seriatim.mail import AttemptWanted, DraftGone, Mail, PartAbandoned, PartFai
 from seriatim.model import Outbound, Target
 from seriatim.outbox import Channel, marked
 
-if TYPE_CHECKING:
-    from attrs import frozen as value
-else:
-    value = attrs.define
-
 RETRY_MS_MIN = 500
 RETRY_MS_MAX = 60_000
 DOWN_POLL_MS = 1_000
@@ -41,8 +37,7 @@ WAIT_RECORDED_MS = 5_000
 """A wait that the platform asked for and that is longer than this is kept over a restart."""
 
 
-@value
-class SendDone:
+class SendDone(Struct, frozen=True):
     """What came of one send. ``error`` None: the platform has it, under ``message_id`` if it said so."""
 
     delivery: str
@@ -63,8 +58,7 @@ class Sender(Protocol):
         ...
 
 
-@value
-class TakeUp:
+class TakeUp(Struct, frozen=True):
     """A lane owes a reply."""
 
     lane: str
@@ -264,7 +258,7 @@ class DeliveryActor(PooledActor):
             return
         self._chats[chat_id].jobs.remove(job)
         job.moves_to = None
-        job.effect = attrs.evolve(job.effect, target=target)
+        job.effect = replace(job.effect, target=target)
         job.target = target
         there = _chat_of(target)
         self._jobs[job.effect.delivery] = (there, job)
@@ -432,9 +426,9 @@ class DeliveryActor(PooledActor):
         elif error.ambiguous:
             return False
         elif error.code in ("anchor", "thread") and job.target.reply_to_id is not None:
-            job.target = attrs.evolve(job.target, reply_to_id=None)
+            job.target = replace(job.target, reply_to_id=None)
         elif error.code == "thread" and job.target.thread_id is not None:
-            job.target = attrs.evolve(job.target, thread_id=None)
+            job.target = replace(job.target, thread_id=None)
         else:
             return False
         return True

@@ -14,9 +14,9 @@ from functools import partial
 from hashlib import sha256
 from typing import Any
 
-import attrs
 import pykka
 from attrs import Factory, frozen
+from msgspec.structs import replace
 
 from seriatim.actors.asks import Asks, Done
 from seriatim.actors.delivery import Deliveries, DeliveryActor, Sender
@@ -326,7 +326,7 @@ class Runtime:
         """The message with its chat's id as of now: that is where the reply goes."""
         source = event.source
         chat = self.aliases.chat(source.platform.name, event.account, source.guild_id or "", source.chat_id)
-        return event if chat == source.chat_id else attrs.evolve(event, source=source.changed(chat_id=chat))
+        return event if chat == source.chat_id else replace(event, source=source.changed(chat_id=chat))
 
     def learn_alias(self, alias: Alias, done: Callable[[BaseException | None], None]) -> None:
         """Record that two ids mean the same, and merge the lanes that this makes one; see ``LearnAlias``."""

@@ -11,16 +11,11 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import attrs
+from msgspec import Struct
 
 from seriatim.errors import WaitCycleError
-
-if TYPE_CHECKING:
-    from attrs import frozen as value
-else:
-    value = attrs.define
 
 __all__ = ["Asker", "running_turn", "waiting_for"]
 
@@ -28,8 +23,7 @@ Node = tuple[int, str]
 """A lane of one gateway: several may live in a process, and their lanes may bear the same names."""
 
 
-@value
-class Asker:
+class Asker(Struct, frozen=True):
     """The turn in whose context code runs: its gateway's runner, its lane, and the task that it is."""
 
     owner: object

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-import attrs
+from msgspec.structs import replace
 
 from seriatim.albums import album_target, grouped, quiet_at
 from seriatim.approvals import answer_again, approval_expired, approval_wanted
@@ -135,7 +135,7 @@ def _inbound(batch: Batch, m: Inbound) -> None:
     elif not m.command:
         _accept(batch, m, "wake" if m.event.internal else "human")
     elif queued is not None:
-        _accept(batch, m if queued == m.args else attrs.evolve(m, args=queued), "queue")
+        _accept(batch, m if queued == m.args else replace(m, args=queued), "queue")
     else:
         COMMANDS.get(m.command, unknown_command)(batch, m)
         start_next(batch)
