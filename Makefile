@@ -5,6 +5,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq
 PYTHON ?=
+# A test file stays on one of so many processes; ARGS="-n0" runs all in one.
+TEST_PROCESSES ?= 2
+PYTEST := $(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile
 SUITABLE = import sys, ensurepip; sys.exit(sys.version_info < (3, 11))
 
 .PHONY: help run test test-fast check format servers clean
@@ -20,11 +23,14 @@ help:
 run: $(VENV)/.made
 	@exec $(BIN)/python -m seriatim chat $(ARGS)
 
+# Tests start hundreds of processes: without bytecode each of them, and each look at all tests, would compile it all anew.
+test test-fast: export PYTHONDONTWRITEBYTECODE :=
+
 test: $(VENV)/.made-test servers
-	$(BIN)/python -m pytest $(ARGS)
+	$(PYTEST) $(ARGS)
 
 test-fast: $(VENV)/.made-test servers
-	$(BIN)/python -m pytest -m "not slow" $(ARGS)
+	$(PYTEST) -m "not slow" $(ARGS)
 
 check: $(VENV)/.made-check
 	$(BIN)/ruff check .

@@ -1,4 +1,4 @@
-"""Receipts of messages that were accepted before, found again in the logs: by an earlier process, or long ago.
+"""What was settled before, found again in the logs: receipts of an earlier process, answers to questions long past.
 
 A host whose messages come through no adapter takes their answers from receipts, which die with their process. Reading
 only; on whichever thread the caller chose.
@@ -55,6 +55,24 @@ def end_of(reader: StoreReader, lane: str, inbox_id: str) -> Accepted:
             break
         lane = left
     return Accepted(inbox_id, lane, known[inbox_id])
+
+
+def answer_given(reader: StoreReader, lane: str, approval: str) -> str | None:
+    """How a turn's question was answered ("approved", "denied"), though its turn is over; None where no log knows it.
+
+    Looks into the lane that has taken this one over, too. Raises StoreError.
+    """
+    for _ in range(MERGES_MAX):
+        left = None
+        for told in reversed(read_whole(reader, lane_log(lane))[1]):
+            if told.type == "approval/resolved" and told.data["id"] == approval:
+                return str(told.data["answer"])
+            if told.type == "lane/merged" and "into" in told.data:
+                left = told.data["into"]
+        if left is None:
+            break
+        lane = left
+    return None
 
 
 def _is_same(data: dict[str, object], event: MessageEvent) -> bool:

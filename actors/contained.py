@@ -1,6 +1,7 @@
 """The receive loop of a system's actor, and how its failures are contained.
 
-Each message that a sender got rid of without an error has one fate: handled, or in a Crash, or a counted dead letter.
+Each message that a sender got rid of without an error has one fate: handled, or in a Crash, or a counted dead letter,
+or handed over to who dismissed the actor.
 """
 
 # Pykka's hooks have underscored partners; containment catches all there is
@@ -134,6 +135,16 @@ class ContainedMailbox(Mailbox):
             except DispatcherClosedError:
                 self.orphan(None)
         return done
+
+    def dismiss(self) -> list[Any] | None:
+        """See ``Ref.dismiss``. It may be queued at its dispatcher, which then finds it dead."""
+        if self.actor is None:
+            return None
+        assert running.box is not self, "an actor can't dismiss itself"
+        self._retire()
+        data, signals = self.drain()
+        self._settle_marks(data + signals)
+        return list(self._letters(signals + data))
 
     def orphan(self, refused: Any) -> None:
         """The dispatcher will never run this actor again: give up its mail, except *refused*, whose sender knows."""

@@ -151,10 +151,11 @@ class Turn:
         False: refused, or not answered in time (``turns.approval_timeout_s``). On a thread with a running loop it
         returns an awaitable, elsewhere it blocks; in tools as well. The question is sent with its id, durable and asked
         once: a turn that runs again after a restart and asks the same gets the answer that was given. Waiting isn't
-        silence. Raises InvalidInputError, TurnCancelledError.
+        silence. Asked in parallel, by two tools say, the same question is one, and its answer is both's. Raises
+        InvalidInputError, TurnCancelledError.
         """
         text = _short_text("question", question)
-        return given(self._wishes.ask(f"approve {text}", Approve(text)), bool)
+        return given(self._wishes.ask(f"approve {text}", Approve(text), joins=True), bool)
 
     def steering(self) -> Any:
         """What was said since the turn began, oldest first, as ``events``; from then on it is this turn's to answer.

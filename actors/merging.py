@@ -7,8 +7,10 @@ with the supervisor; that for a lane which has gone into another follows it. All
 
 from __future__ import annotations
 
+import heapq
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from attrs import Factory, define, evolve, frozen
@@ -26,7 +28,7 @@ from seriatim.errors import SeriatimError, StoreUnhealthyError
 from seriatim.events import FORMAT_VERSION, Event, lane_log
 from seriatim.lane import LaneState
 from seriatim.limits import COMMIT_RETRY_MS
-from seriatim.mail import Inbound, MoveRefused
+from seriatim.mail import Inbound, Mail, MoveRefused
 from seriatim.merging import Pair, merge, move
 from seriatim.model import Target
 from seriatim.outbox import Channel
@@ -64,9 +66,10 @@ class MoveAnswer:
 class MoveSession:
     """Bind ``session`` to the lane ``to``, whichever lane has it now.
 
-    Neither lane may be mid-turn: then the answer is busy, at once. ``expected_session``: the move is refused as changed
-    unless ``to`` is bound to it. ``command``: a message that no lane has accepted yet; the commit accepts it and
-    answers it with ``text``. Where nothing is moved, ``to`` gets MoveRefused with it.
+    Neither lane may be mid-turn: then the answer is busy, at once. Moves of one lane are made one after another.
+    ``expected_session``: the move is refused as changed unless ``to`` is bound to it. ``command``: a message that no
+    lane has accepted yet; the commit accepts it and answers it with ``text``. Where nothing is moved, ``to`` gets
+    MoveRefused with it.
     """
 
     session: str
@@ -136,6 +139,8 @@ class Merger:
         self._jobs: dict[str, _Job] = {}
         self._waiting: list[_Job] = []
         self._reading: dict[str, list[MoveSession]] = {}
+        self._behind: list[MoveSession] = []
+        """Moves whose lanes another job has: when one has ended they look again who has the session."""
         self._learning: list[LearnAlias] = []
         self._alias_commit: Commit | None = None
         self._alias_tries = 0
@@ -170,8 +175,13 @@ class Merger:
 
     def follow(self, lane: _Lane, into: str) -> None:
         """A lane turns out to have gone into another, in an earlier process."""
-        self.moved[lane.key] = into
+        self._goes_into(lane.key, into)
         self._hand_on(lane)
+
+    def _goes_into(self, gone: str, into: str) -> None:
+        """Another lane has what is said under ``gone``; who waits for a message of it waits for that lane's word."""
+        self.moved[gone] = into
+        self._ports.receipts.moved(gone, into)
 
     # --- aliases ---------------------------------------------------------------------------------------
 
@@ -257,8 +267,11 @@ class Merger:
                 to = self.serving(order.to)
                 away = holder is not None and holder != to and holder not in self.moved
                 keys = (to, holder) if away and holder is not None else (to,)
-                if any(key in self._jobs for key in keys):
-                    self._refuse(order, "busy")
+                before = [self._jobs[key] for key in keys if key in self._jobs]
+                if any(job.serving for job in before):
+                    self._refuse(order, "busy")  # that one waits for the end of a turn, and a move doesn't
+                elif before:
+                    self._behind.append(order)
                 else:
                     self._begin(_Job(to, keys, order=evolve(order, to=to), holder=holder))
 
@@ -285,14 +298,14 @@ class Merger:
         lane, job = self._lanes.get(message.key), self._jobs.get(message.key)
         if lane is None or lane.ref is None or lane.incarnation != message.incarnation:
             return
+        if not lane.take_over():
+            return
         ports = self._ports
-        lane.ref.stop()  # after the mail that it still has, which it sends back to us
         ports.directory.remove(lane.key)
         ports.directory.starting.add(lane.key)
         ports.slots.give_back_all(lane.key)
         ports.runner.evict(lane.key)
         ports.gone(lane.key)
-        lane.ref = lane.gate = None
         lane.state = "parked"
         if job is None:
             self._free(lane.key, message.state)
@@ -317,6 +330,7 @@ class Merger:
             lane = self._lanes.get(key)
             if lane is not None and lane.state == "halting":
                 self._go_live(lane)
+        self._look_again()
 
     def calmed(self, message: Calmed) -> None:
         """A lane runs no turn any more. When none does, all are halted."""
@@ -368,7 +382,7 @@ class Merger:
                 )
                 self._offer(job.pair.commit)
                 return
-            self.moved[job.rest.pop(0)] = job.into
+            self._goes_into(job.rest.pop(0), job.into)
         self._end(job)
 
     def _write_move(self, job: _Job, order: MoveSession) -> None:
@@ -431,8 +445,7 @@ class Merger:
                 gone = job.rest.pop(0)
                 assert pair.other is not None
                 job.states[gone] = pair.other
-                self.moved[gone] = job.into
-                self._ports.receipts.moved(gone, job.into)
+                self._goes_into(gone, job.into)
                 _log.info("two lanes were one person's or one chat's: they are merged")
                 self._write(job)
             else:
@@ -488,6 +501,12 @@ class Merger:
         waiting, self._waiting = self._waiting, []
         for other in waiting:
             self._begin(other)
+        self._look_again()
+
+    def _look_again(self) -> None:
+        behind, self._behind = self._behind, []
+        for order in behind:
+            self.move(order)
 
     def _free(self, key: str, state: LaneState) -> None:
         """A halted lane lives again if it has work or mail; one that has gone into another hands its mail on."""
@@ -506,7 +525,7 @@ class Merger:
         self._ports.directory.starting.discard(lane.key)
         into = self._lanes.get(self.serving(lane.key))
         if into is not None and into.state not in ("live", "quarantined"):
-            into.held[:0] = held  # since a lane isn't live, mail for it is told to the other
+            into.held[:] = woven(held, into.held)  # since a lane isn't live, mail for it is told to the other
             return
         for mail in held:
             self._place(lane.key, mail)
@@ -522,3 +541,19 @@ class Merger:
 
     def _active(self) -> Iterable[_Job]:
         return list(dict.fromkeys(self._jobs.values()))
+
+
+def woven(one: Sequence[Mail], other: Sequence[Mail]) -> list[Mail]:
+    """The mail of two lanes as one's: each in its own order, and between them in that of arrival at the door.
+
+    A report has no place in that order; it stays behind what its own lane was told before it.
+    """
+    return [mail for _, mail in heapq.merge(_placed(one), _placed(other), key=itemgetter(0))]
+
+
+def _placed(mails: Sequence[Mail]) -> Iterator[tuple[int, Mail]]:
+    latest = 0
+    for mail in mails:
+        if type(mail) is Inbound:
+            latest = max(latest, mail.arrival)
+        yield latest, mail

@@ -200,10 +200,12 @@ class Receipts:
             entry.reason = reason
             self._settle(inbox_id, "refused", End("refused", None, reason))
 
-    def of_lane(self, session_key: str) -> list[str]:
-        """The lane's messages that somebody waits to hear of."""
+    def of_lane(self, session_key: str, serving: Callable[[str], str] = str) -> list[str]:
+        """The lane's messages that somebody waits to hear of. ``serving`` gives the lane that has what is a key's now:
+        a receipt may have been begun, or found again, under the key of a lane that has gone into another.
+        """
         waiting = [*(receipt for receipt, _ in self._accepting.values()), *self._open.values()]
-        return [receipt.message_id for receipt in waiting if receipt.session_key == session_key]
+        return [receipt.message_id for receipt in waiting if serving(receipt.session_key) == session_key]
 
     def moved(self, session_key: str, into: str) -> None:
         """Another lane has this lane's messages now: who waits for one waits for that lane."""

@@ -194,6 +194,17 @@ class Ref(pykka.ActorRef[A]):
         """Stop after the envelope being handled; waiting data mail becomes dead letters ("stopped"). Any thread."""
         return self._box.stop(now=True)
 
+    def dismiss(self) -> list[Any] | None:
+        """End the actor between two envelopes, with no hook run, and take the mail that it has not begun.
+
+        Runtime mail first, each kind in its order; asks among it are answered with ActorDeadError. Only on the thread
+        that runs the actor, and not from inside of it.
+
+        Returns:
+            The mail; None if the actor was dead before: then its mail is in its Crash, or was a dead letter.
+        """
+        return self._box.dismiss()
+
     @property
     def pending(self) -> int:
         """How much mail waits; a snapshot."""

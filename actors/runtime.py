@@ -5,6 +5,7 @@ Everything here is called on the lanes' thread (the loop's), except where a meth
 
 from __future__ import annotations
 
+import itertools
 import logging
 import random
 from collections import Counter
@@ -129,6 +130,7 @@ class Runtime:
         """Which ids mean the same; filled on the writer's thread before anybody else looks."""
         self.warm = WarmLanes(settings.warm_max, self._on_crowded)
         self.system = ActorSystem(clock=clock, on_crash=self._on_crash, on_dead_letter=self._on_dead_letter)
+        self._arrivals = itertools.count(1)
         self._rng = rng
         self._on_error = on_error
         self._on_fatal = on_fatal
@@ -288,7 +290,8 @@ class Runtime:
         by_receipt = not self.deliveries.serves(event.source.platform.name, event.account)
         wave = self.switches.wave
         size = len(event.text) + MEDIA_WEIGHT * len(event.media)
-        message = Inbound(inbox_id, key, event, size, command, args, by_receipt, prefix, wave)
+        arrival = next(self._arrivals)
+        message = Inbound(inbox_id, key, event, size, command, args, by_receipt, prefix, wave, arrival)
         try:
             self.directory.submit(lane, message)
         except ActorError:

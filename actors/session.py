@@ -294,8 +294,9 @@ class SessionActor(PooledActor):
     def on_receive(self, message: Any) -> None:
         """Take one message in, do what the gate then allows."""
         if self._over:
+            # Whoever ends this incarnation takes it: sent back by mail, it would come behind what is said meanwhile.
             if isinstance(message, FOR_SUCCESSOR):
-                self._ports.post(self.key, message)
+                self._gate.pass_on(message)
             return
         now = self._now
         now.time = self._ports.clock.now_ms()

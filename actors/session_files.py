@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -77,10 +78,12 @@ class SessionsFile:
         self._thread.join(CLOSE_S_MAX)
 
     def _keep(self) -> None:
-        while not self._over.is_set():
+        over = False
+        while not over:
             if self._due.wait(self._period_s):
                 self._over.wait(self._debounce_s)
-                self._due.clear()
+            self._due.clear()
+            over = self._over.is_set()  # before the look at what there is, which a close wants to be the last
             self.write()
 
     def _pace(self) -> None:
@@ -167,14 +170,14 @@ class StandaloneHome:
 
     def __init__(self, folder: Path, config: GatewayConfig, clock: NowMs, ids: Ids) -> None:
         self.routed: Callable[[str], object] = lambda key: None
-        self._home = Home.own(folder)
-        try:
+        with ExitStack() as undo:
+            self._home = Home.own(folder)
+            undo.callback(self._home.close, clean=False)
             opener = partial(SqliteStore, self._home.database)
             self._store = open_with_mirror(opener, folder, config, clock, ids)
-        except BaseException:
-            self._home.close(clean=False)
-            raise
-        lanes = Solo(self._store, clock, ids, Rules(), self._on_routed)
+            undo.callback(self._store.close)
+            lanes = Solo(self._store, clock, ids, Rules(), self._on_routed)
+            undo.pop_all()
         self.door = SoloDoor(lanes, clock, ids)
         self.entries = Entries(self._store.reader)
 

@@ -19,11 +19,13 @@ from seriatim.actors.entries import Entries
 from seriatim.actors.ids import Ids, NowMs
 from seriatim.actors.session_files import SessionsFile, StandaloneHome
 from seriatim.actors.session_ops import Door, HasActiveProcesses, Operations
+from seriatim.arguments import IDS, check_config, check_functions, check_port
 from seriatim.config import GatewayConfig
 from seriatim.entry import SessionEntry
-from seriatim.errors import InvalidInputError, StoreUnhealthyError, WrongThreadError
+from seriatim.errors import StoreUnhealthyError, WrongThreadError
 from seriatim.keys import SessionKey
 from seriatim.model import SessionSource
+from seriatim.storage.files import check_path
 
 __all__ = ["AsyncSessions", "SessionStore"]
 
@@ -136,7 +138,8 @@ class SessionStore:
     runs they raise WrongThreadError, and their twins under ``aio`` are to be awaited. Each may raise StoreError,
     InvalidInputError, and AmbiguousKeyError for a text that names several lanes. ``clock`` and ``ids``: injected.
 
-    Raises HomeError, HomeBusyError, FormatUnsupportedError, CorruptionError, StoreUnhealthyError: nothing was opened.
+    Raises InvalidInputError, HomeError, HomeBusyError, FormatUnsupportedError, CorruptionError, StoreUnhealthyError:
+    nothing was opened.
     """
 
     def __init__(
@@ -148,10 +151,19 @@ class SessionStore:
         clock: NowMs | None = None,
         ids: Ids | None = None,
     ) -> None:
+        check_path("sessions_dir", sessions_dir)
+        check_config(config)
+        check_functions(has_active_processes_fn=has_active_processes_fn)
+        check_port("clock", clock, ("now_ms",), "a clock")
+        check_port("ids", ids, IDS, "a source of ids")
         config = config or GatewayConfig()
         clock = clock or WallClock()
         home = StandaloneHome(Path(sessions_dir), config, clock, ids or Ids(clock))
-        self._begin(home.door, home.entries, config, has_active_processes_fn, Path(sessions_dir), home.close)
+        try:
+            self._begin(home.door, home.entries, config, has_active_processes_fn, Path(sessions_dir), home.close)
+        except BaseException:  # no thread can be started, say
+            home.close()
+            raise
         home.routed = self.note_route
 
     @classmethod
@@ -177,8 +189,6 @@ class SessionStore:
         folder: Path | None,
         closed: Callable[[], None],
     ) -> None:
-        if has_active is not None and not callable(has_active):
-            raise InvalidInputError("has_active_processes_fn", "a function of a session key is needed")
         self._closed = closed
         self._ops = Operations(door, entries, config, has_active)
         self._aio = AsyncSessions(self._ops)
@@ -300,8 +310,9 @@ class SessionStore:
     def append_to_transcript(self, session_id: str, message: Mapping[str, Any], skip_db: bool = False) -> bool:
         """Add a message (role, content, and what else the host keeps with it) as a closed turn of its own.
 
-        ``skip_db``: the message is stored already; nothing is done. False for an unknown session. Raises LaneBusyError
-        while a turn of the session is open, and StoreError where it could not be written.
+        ``skip_db``: the message is stored already; nothing is done. False for a session that no lane has, since only
+        its lane writes to it: an unknown one, and one that came by ``seriatim import``, until a lane has been switched
+        to it. Raises LaneBusyError while a turn of the session is open, and StoreError where it could not be written.
         """
         return self._here("append_to_transcript").append_to_transcript(session_id, message, skip_db)
 

@@ -23,6 +23,7 @@ from seriatim.actors.quarantine import QuarantinedLane
 from seriatim.actors.receipts import Receipts
 from seriatim.actors.refs import Crash, Ref
 from seriatim.actors.session import (
+    FOR_SUCCESSOR,
     Calm,
     Calmed,
     Ending,
@@ -151,6 +152,20 @@ class _Lane:
     """The generation of a cancelled turn that may still run; 0 when there is none."""
     cancelled: int = 0
     """The generation that was cancelled last because its lane died: its end is no turn's end."""
+
+    def take_over(self) -> bool:
+        """End the incarnation that says it is over; what it leaves unserved stands before what came here meanwhile.
+
+        False: it has died since it said so, and its crash, which has its mail, is on the way.
+        """
+        assert self.ref is not None
+        assert self.gate is not None
+        left = self.ref.dismiss()
+        if left is None:
+            return False
+        self.held[:0] = [*self.gate.leftover(), *(mail for mail in left if isinstance(mail, FOR_SUCCESSOR))]
+        self.ref = self.gate = None
+        return True
 
 
 class Directory:
@@ -423,7 +438,7 @@ class SupervisorActor(PooledActor):
         ids: frozenset[str] = frozenset()
         if self._ports.directory.restarts:
             held = (mail.id for mail in lane.held if type(mail) is Inbound)
-            ids = frozenset((*held, *self._ports.receipts.of_lane(lane.key)))
+            ids = frozenset((*held, *self._ports.receipts.of_lane(lane.key, self._merger.serving)))
         self._ports.reader.tell(ReadLane(lane.key, lane.incarnation, ids, self.own_ref))
 
     def _read(self, message: LaneRead) -> None:
@@ -565,13 +580,12 @@ class SupervisorActor(PooledActor):
         lane = self._lanes.get(message.key)
         if lane is None or lane.incarnation != message.incarnation or lane.ref is None:
             return
-        ref = lane.ref
+        self._tell_unsure(lane)
+        if not lane.take_over():  # the turn goes on, so its words count too
+            return
         self._bury(lane)
-        # The turn goes on, so its words count too.
-        lane.held[:0] = self._leftover(lane)
         lane.live_generation = message.live_generation
         self._ports.slots.give_back_all(lane.key, but=1 if message.live_generation else 0)
-        ref.stop()  # after the mail that it still has, which it sends back to us
         if message.lost:
             if message.live_generation:
                 self._ports.runner.cancel(lane.key, message.live_generation, "another process has taken over")
@@ -610,12 +624,13 @@ class SupervisorActor(PooledActor):
         self._ports.directory.restarts += 1
 
     def _leftover(self, lane: _Lane) -> list[Any]:
+        self._tell_unsure(lane)
         gate, lane.gate = lane.gate, None
-        if gate is None:
-            return []
-        for token in gate.unsure():
+        return [] if gate is None else list(gate.leftover())
+
+    def _tell_unsure(self, lane: _Lane) -> None:
+        for token in () if lane.gate is None else lane.gate.unsure():
             self._ports.asks.fail(token, WriteUnknownError("the lane died while this was being written; look again"))
-        return list(gate.leftover())
 
     def _inherit(self, lane: _Lane, mail: list[Any]) -> None:
         lane.held[:0] = [m for m in mail if type(m) in _FORWARDED]
@@ -638,7 +653,8 @@ class SupervisorActor(PooledActor):
         lane = self._lanes.get(message.key)
         if lane is None or lane.incarnation != message.incarnation or lane.ref is None:
             return
-        lane.ref.stop()
+        if not lane.take_over():
+            return
         # It may still wait for a slot that it no longer needs; a grant to the dead would wake nobody.
         self._ports.slots.give_back_all(lane.key)
         self._ports.runner.evict(lane.key)

@@ -142,4 +142,4 @@ def _message(event: Event) -> Message:
             text = words_of(text, tuple(map(Media.from_data, data["media"])))
         return Message("user", text, data.get("at", event.time), _turn(event), data.get("author"), data)
     role: Role = "assistant" if event.type == "assistant/message" else "tool"
-    return Message(role, _text(event), event.time, _turn(event), None, data)
+    return Message(role, _text(event), data.get("at", event.time), _turn(event), None, data)

@@ -28,10 +28,13 @@ class Wishes:
         self._made: Counter[str] | None = None
         self._closed: str | None = None
 
-    def ask(self, what: str, wish: Wish, before: Callable[[str], None] | None = None) -> Future[Any]:
+    def ask(
+        self, what: str, wish: Wish, before: Callable[[str], None] | None = None, *, joins: bool = False
+    ) -> Future[Any]:
         """Tell the lane; the future has its answer. ``what`` names the wish: the same one at every attempt.
 
-        ``before`` is called with the token before anything is told. Raises TurnCancelledError.
+        ``before`` is called with the token before anything is told. ``joins``: where the same is open already, its
+        answer is this one's, too. Raises TurnCancelledError.
         """
         answer: Future[Any] = Future()
         answer.set_running_or_notify_cancel()  # whoever waits may be cancelled; the answer comes all the same
@@ -40,6 +43,9 @@ class Wishes:
                 raise TurnCancelledError(self._closed)
             if self._open is None or self._made is None:
                 self._open, self._made = {}, Counter()
+            token = f"{self._made[what]} {what}"
+            if joins and token in self._open:
+                return self._open[token]
             self._made[what] += 1
             token = f"{self._made[what]} {what}"
             self._open[token] = answer

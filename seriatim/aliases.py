@@ -29,6 +29,8 @@ PERSON_CHATS: Final = frozenset({"signal", "whatsapp"})
 """Platforms on which a direct chat has its other side's id."""
 
 AliasKind = Literal["user", "chat"]
+Learnt = Literal["learnt", "known", "reversed"]
+"""What telling an alias has come to; "reversed": a chat's move is known the other way round, which stands."""
 _Group = tuple[str, str, str, str]
 
 
@@ -112,6 +114,11 @@ class AliasTable:
         old, new = self._plain(alias, alias.old), self._plain(alias, alias.new)
         known = self._groups.get(alias.group, {}).get(old)
         return old == new or (known is not None and new in known.ids)
+
+    def told_back(self, alias: Alias) -> bool:
+        """Whether it tells a chat's move the other way round: what it calls the old id is the one in use."""
+        old, new = self._plain(alias, alias.old), self._plain(alias, alias.new)
+        return alias.kind == "chat" and old != new and self.knows(alias) and self._name(alias.group, old) == old
 
     def learn(self, alias: Alias) -> None:
         """Both are the same from now on."""

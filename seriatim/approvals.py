@@ -25,6 +25,7 @@ ASKED_TEXT: Final = "{question}\n\nTo allow it: {prefix}approve {id}\nTo refuse 
 APPROVED_TEXT: Final = "Allowed."
 DENIED_TEXT: Final = "Refused."
 UNKNOWN_TEXT: Final = "There is no open question {0}."
+ALIKE_TEXT: Final = "Two conversations with a question {0} have become one. Say which: {1}{2} ID"
 NOT_YOURS_TEXT: Final = "That is for those to decide whose message the bot is answering."
 USAGE_TEXT: Final = "Say which question: {prefix}{command} ID"
 NOTHING_OPEN_TEXT: Final = "Nothing is asked at the moment."
@@ -112,17 +113,26 @@ def _command(batch: Batch, m: Inbound, answer: str, said: str) -> None:
     name = (m.args.split() or ("",))[0]
     asked = _open(batch, name)
     if not name:
-        told = [f"{a.id}: {a.question}" for a in batch.state.approvals if not a.answer]
         usage = USAGE_TEXT.format(prefix=m.prefix, command=m.command)
-        text = "\n".join([usage, *told]) if told else NOTHING_OPEN_TEXT
+        text = _listed(usage, [a for a in batch.state.approvals if not a.answer]) or NOTHING_OPEN_TEXT
     elif asked is None:
-        text = UNKNOWN_TEXT.format(name[:40])
+        which = ALIKE_TEXT.format(name[:40], m.prefix, m.command)
+        text = _listed(which, _once_called(batch, name)) or UNKNOWN_TEXT.format(name[:40])
     elif not _may(batch, asked, m):
         text = NOT_YOURS_TEXT
     else:
         _resolve(batch, asked, answer, _who(m.event.source.to_dict()) or "")
         text = said
     answer_command(batch, m, text)
+
+
+def _listed(heading: str, asked: list[Approval]) -> str:
+    return "\n".join([heading, *(f"{a.id}: {a.question}" for a in asked)]) if asked else ""
+
+
+def _once_called(batch: Batch, name: str) -> list[Approval]:
+    """Open questions that people have read by this name, before there was another one of it (``absorb.questions``)."""
+    return [a for a in batch.state.approvals if not a.answer and a.id.startswith(name) and a.id[len(name) :].isalpha()]
 
 
 def _open(batch: Batch, name: str) -> Approval | None:

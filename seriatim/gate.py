@@ -108,6 +108,7 @@ class Gate:
         "_retry_at",
         "_stash",
         "_stash_bytes",
+        "_unheard",
         "_unknown",
         "_wanted",
         "durable",
@@ -135,6 +136,7 @@ class Gate:
         self._retry_at: int | None = None
         self._refusals = 0
         self._alone = 0
+        self._unheard: tuple[Mail, ...] = ()  # nearly no lane has any
         self._unknown = False
         self._over = False
         self._absent = False
@@ -238,8 +240,12 @@ class Gate:
         """Whether a message of ``kind`` waits to be decided, or is part of the commit in flight."""
         return any(type(m) is kind for m in (*self._mail, *self._stash, *self._kept))
 
+    def pass_on(self, message: Mail) -> None:
+        """Keep mail that came when the incarnation was over for its successor, behind what it has heard itself."""
+        self._unheard += (message,)
+
     def leftover(self) -> list[Mail]:
-        """What a dying incarnation's successor must hear again: inbound mail and delivery's reports.
+        """What a dying incarnation's successor must hear (again): inbound mail, delivery's reports, what was passed on.
 
         What is in flight may be durable or not: only what is harmless to decide twice is told again.
         """
@@ -249,7 +255,8 @@ class Gate:
             in_flight = []
         else:
             in_flight = [m for m in self._mail if type(m) in _REPEATABLE and not _is_once(m)]
-        return [*in_flight, *(m for m in undecided if type(m) in _REPEATABLE or type(m) in _ONCE)]
+        heard = (m for m in undecided if type(m) in _REPEATABLE or type(m) in _ONCE)
+        return [*in_flight, *heard, *self._unheard]
 
     def unsure(self) -> list[str]:
         """Tokens of questions that a dying incarnation has in flight and that must not be decided twice."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future
@@ -17,7 +18,7 @@ from typing import Any, Literal, TypeVar
 
 import attrs
 
-from seriatim.actors.again import accepted_before, end_of
+from seriatim.actors.again import accepted_before, answer_given, end_of
 from seriatim.actors.keeping import content_of, with_blobs
 from seriatim.actors.lane_queue import LaneQueue, asked
 from seriatim.actors.notices import REFUSALS, REFUSED
@@ -27,9 +28,10 @@ from seriatim.actors.sessions import SessionStore
 from seriatim.actors.spooling import UNAVAILABLE
 from seriatim.adapters.base import Adapter
 from seriatim.adapters.normalising import Normaliser
-from seriatim.aliases import Alias
+from seriatim.aliases import Alias, Learnt
 from seriatim.approvals import ListApprovals, ResolveApproval
 from seriatim.errors import GatewayClosedError, InvalidInputError, StoreError, StoreUnhealthyError, WrongThreadError
+from seriatim.events import lane_log
 from seriatim.keys import SessionKey, canonical_key, is_text_form, parse_session_key
 from seriatim.lane import Approval
 from seriatim.mail import Bounced
@@ -43,6 +45,8 @@ from seriatim.storage.ledger import find, undelivered
 from seriatim.undelivered import AbandonDelivery, RetryDelivery, SendAgain, Undelivered
 
 T = TypeVar("T")
+
+_log = logging.getLogger("seriatim.gateway")
 
 OWN_ECHO = "own echo"
 """Why a message that the bot's own account has said is a duplicate."""
@@ -158,9 +162,22 @@ class Gateway(OwnLoop):
 
         ``session_id``: what the wake is for; where the lane has left that session by then (/stop doesn't leave it), the
         wake is dropped{session_left} and its text kept in the log. ``kind``: what it is about, in a word of the host's.
-        Survives /stop, /new and /reset. The reply goes to the lane's chat. Raises as ``accept``.
+        Survives /stop, /new and /reset. The reply goes to the lane's chat; where no adapter serves that, to the receipt
+        alone. Raises as ``accept``, and InvalidInputError where no adapter of this gateway's serves the key's account
+        and nobody has ever written in such a lane: nobody would hear of it.
         """
-        return await self.accept(self._wake_event(await self._lane(session_key), text, session_id, kind))
+        lane = await self._lane(session_key)
+        event = self._wake_event(lane, text, session_id, kind)
+        await self._check_served(lane, event)
+        return await self.accept(event)
+
+    async def _check_served(self, lane: str, event: MessageEvent) -> None:
+        platform = event.source.platform.name
+        if not self.adapters or event.account in self._accounts(platform) or self._runtime is None:
+            return
+        if await self._read(lambda reader: reader.info(lane_log(lane))) is None:
+            whom = f"{platform} as {event.account!r}" if event.account else platform
+            raise InvalidInputError("session_key", f"no adapter serves {whom}, and no lane has this key")
 
     def _wake_event(self, session_key: str, text: str, session_id: str | None, kind: str) -> MessageEvent:
         key = parse_session_key(session_key)
@@ -208,24 +225,30 @@ class Gateway(OwnLoop):
         kind: Literal["user", "chat"] = "user",
         account: str = "",
         scope: str = "",
-    ) -> None:
+    ) -> Learnt:
         """Two ids of a platform mean the same: ``kind`` "user", a person (on WhatsApp a LID and a number); "chat", a
         group that the platform moved to a new id, to which replies go from now on.
 
-        Returns once that is durable, at once if it is known. Lanes that this makes one are merged, when none of their
-        turns runs: what waits and what is owed goes along, and the longer conversation goes on. ``account`` and
-        ``scope``: the bot account and the guild or workspace in which the ids hold. Never tell a name that can pass to
-        somebody else. While only spooling, it raises StoreUnhealthyError. Raises GatewayClosedError, InvalidInputError.
+        Returns "learnt" once that is durable; at once "known" if it is, and "reversed" if a chat is known to have moved
+        from ``new`` to ``old``: that changes nothing, and replies go on to ``old``. Lanes that this makes one are
+        merged, when none of their turns runs: what waits and what is owed goes along, and the longer conversation goes
+        on. ``account`` and ``scope``: the bot account and the guild or workspace in which the ids hold. Never tell a
+        name that can pass to somebody else. Raises StoreUnhealthyError while only spooling, GatewayClosedError,
+        InvalidInputError.
         """
-        await self._learn(Alias(platform, old, new, kind, account, scope))
+        return await self._learn(Alias(platform, old, new, kind, account, scope))
 
-    async def _learn(self, alias: Alias) -> None:
+    async def _learn(self, alias: Alias) -> Learnt:
         runtime = self._live()
+        if runtime.aliases.told_back(alias):
+            _log.warning("%s tells that a chat moved back to its old id; replies go on to the new one", alias.platform)
+            return "reversed"
         if runtime.aliases.knows(alias):
-            return
+            return "known"
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         runtime.learn_alias(alias, partial(resolve, future))
         await future
+        return "learnt"
 
     def _now_ms(self) -> int:
         assert self._clock is not None
@@ -247,12 +270,17 @@ class Gateway(OwnLoop):
         return asked_of
 
     async def resolve_approval(self, session_key: str | SessionKey, approval_id: str, *, approved: bool) -> bool:
-        """Answer a question in its people's place, durably; False if it isn't open, unless it has that answer already.
+        """Answer a question in its people's place, durably. False where there is none of that id, or it has got the
+        other answer; the same one again is True, also when its turn has gone on or ended meanwhile (for as long as the
+        lane's log tells of it, see ``receipt``). A turn's end answers with no what is open.
 
         Raises as ``approvals``.
         """
         lane = await self._lane(session_key)
-        return bool(await asked(self._live(), lane, ResolveApproval(approval_id, approved)))
+        if await asked(self._live(), lane, ResolveApproval(approval_id, approved)):
+            return True
+        answer = await self._read(lambda reader: answer_given(reader, lane, approval_id))
+        return answer == ("approved" if approved else "denied")
 
     async def receipt(self, event: MessageEvent) -> Receipt | None:
         """The receipt of a message that was accepted before, by an earlier process too: its answer, or the way to wait

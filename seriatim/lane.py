@@ -630,13 +630,19 @@ def _merged_lanes(state: LaneState, data: Data, event: Event) -> None:
         leave(state, data)
     else:
         waiting = map(Waiting.of, data["waiting"])
-        absorb(state, event, waiting, map(Running.of, data["interrupted"]), map(Owed.of, data["owed"]))
-        state.active_at = max(state.active_at, event.time)  # somebody's message has shown that the two are one
+        unreached = (Unreached(*lost) for lost in data.get("unreached", ()))
+        absorb(state, event, waiting, map(Running.of, data["interrupted"]), map(Owed.of, data["owed"]), unreached)
+        # Somebody's message has shown that the two are one.
+        state.active_at = max(state.active_at, data.get("activeAt", 0), event.time)
+        if "renamed" in data:
+            names = dict(data["renamed"])
+            state.approvals = tuple(replace(a, id=names.get(a.id, a.id)) for a in state.approvals)
         state.approvals += tuple(Approval(*fields) for fields in data.get("approvals", ()))
         state.delegations += tuple(Delegation(*fields) for fields in data.get("delegations", ()))
         if "session" in data:
             state.session = SessionPart(data["session"])
-            state.facts = Facts(origin=state.facts.origin)
+            facts = Facts.of(data["facts"]) if "facts" in data else NOTHING
+            state.facts = replace(facts, origin=state.facts.origin or facts.origin)
 
 
 def _suspended(state: LaneState, data: Data, event: Event) -> None:

@@ -24,7 +24,8 @@ class Inbound(Struct, frozen=True):
     ``command``: the command's name when the text is one (without ``prefix``), ``args`` what follows it.
     ``size``: characters of its text, for the stash's bound. ``by_receipt``: no adapter serves its account, the
     host that handed it in takes the reply from the receipt. ``wave``: of the door through which it came; a later
-    wave turns those before it away where they are still undecided.
+    wave turns those before it away where they are still undecided. ``arrival``: its number at this process's door;
+    where two lanes become one, their mail is served in this order.
     """
 
     id: str
@@ -36,6 +37,7 @@ class Inbound(Struct, frozen=True):
     by_receipt: bool = False
     prefix: str = "/"
     wave: int = 0
+    arrival: int = 0
 
 
 @frozen

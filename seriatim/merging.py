@@ -12,7 +12,7 @@ from typing import Any
 from attrs import frozen
 from msgspec.structs import replace
 
-from seriatim.absorb import holdings
+from seriatim.absorb import holdings, questions, readdressed
 from seriatim.batch import Batch, Now, Rules
 from seriatim.commits import Binding, Commit, Part
 from seriatim.events import FORMAT_VERSION, Data, Event, lane_log, session_log
@@ -46,11 +46,14 @@ def merge(
     """
     assert into.running is None, "a lane is merged while a turn of it runs"
     assert gone.running is None, "a lane is merged while a turn of it runs"
-    told: Data = {"from": gone.key, **holdings(gone, chats or {})}
+    chats = chats or {}
+    told: Data = {"from": gone.key, **holdings(gone, chats), **questions(into.approvals, gone.approvals)}
     bindings: tuple[Binding, ...] = ()
     taken = _longer(gone, into)
     if taken is not None:
         told["session"] = taken
+        origin = gone.facts.origin
+        told["facts"] = replace(gone.facts, origin=origin and readdressed(origin, chats)).plain()
         if into.bound is not None:
             told["previous"] = into.bound
         if gone.boundary != "none":

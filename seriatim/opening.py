@@ -19,7 +19,6 @@ from typing import Any, Literal
 
 import attrs
 
-from seriatim.actors.calling import entry_of
 from seriatim.actors.clockwork import SystemClock
 from seriatim.actors.counts import RestartCounts
 from seriatim.actors.dispatch import LoopDispatcher, PinnedDispatcher
@@ -38,6 +37,7 @@ from seriatim.actors.turns import AgentRunner, ended_from_outside
 from seriatim.actors.watchdog import Watchdog
 from seriatim.adapters.base import Adapter, Inbox
 from seriatim.adapters.sender import AdapterSender
+from seriatim.arguments import check_functions
 from seriatim.batch import Rules
 from seriatim.budgets import Limits
 from seriatim.clock import Clock
@@ -54,6 +54,7 @@ from seriatim.errors import (
 )
 from seriatim.limits import SPOOL_RETRY_MS
 from seriatim.model import Platform
+from seriatim.parts import check_agent, check_ports, check_types
 from seriatim.prompts import Prompts
 from seriatim.storage.contract import Store
 from seriatim.storage.home import Home
@@ -69,24 +70,6 @@ PRUNE_MS = 3_600_000
 """How often afterwards."""
 
 State = Literal["new", "starting", "running", "stopping", "stopped"]
-
-
-def _check_types(home: Any, config: Any, adapters: Any) -> None:
-    if home is not None and (not isinstance(home, (str, os.PathLike)) or not str(home)):
-        raise InvalidInputError("home", "the path of a folder is needed")
-    if config is not None and not isinstance(config, GatewayConfig):
-        raise InvalidInputError("config", f"a GatewayConfig is needed, not {type(config).__name__}")
-    if not isinstance(adapters, Sequence):
-        raise InvalidInputError("adapters", f"a sequence of adapters is needed, not {type(adapters).__name__}")
-    for adapter in adapters:
-        if not all(hasattr(adapter, name) for name in ("platform", "account", "run", "send")):
-            raise InvalidInputError("adapters", f"{type(adapter).__name__} is no adapter")
-
-
-def _check_functions(**functions: object) -> None:
-    for name, given in functions.items():
-        if given is not None and not callable(given):
-            raise InvalidInputError(name, f"a function is needed, not {type(given).__name__}")
 
 
 class Opening(abc.ABC):
@@ -105,14 +88,10 @@ class Opening(abc.ABC):
         has_active_processes_fn: Callable[[str], bool] | None = None,
         on_error: Report | None = None,
     ) -> None:
-        if (answer is None) == (agent_factory is None):
-            raise InvalidInputError("answer", "exactly one of answer and agent_factory is needed")
-        if agent_factory is None:
-            entry_of(answer)
-        _check_types(home, config, adapters)
-        _check_functions(
-            agent_factory=agent_factory, on_error=on_error, has_active_processes_fn=has_active_processes_fn
-        )
+        check_agent(answer, agent_factory)
+        check_types(home, config, adapters)
+        check_ports(store, clock, ids)
+        check_functions(on_error=on_error, has_active_processes_fn=has_active_processes_fn)
         self.config = config or GatewayConfig()
         self.home = Path(home if home is not None else self.config.home)
         self.adapters = tuple(adapters)

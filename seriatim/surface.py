@@ -199,9 +199,11 @@ def is_replace(event: Event) -> bool:
 
 
 def says_something(event: Event) -> bool:
-    """Whether the message is worth the model's while: all are, but an assistant's without words and calls."""
+    """Whether the message is worth the model's while: all are, but an assistant's without words, calls and whatever
+    else a host put into it.
+    """
     data = event.data
-    return event.type != "assistant/message" or data.get("text") != "" or bool(data.get("calls"))
+    return event.type != "assistant/message" or data.get("text") != "" or bool(data.get("calls")) or "extra" in data
 
 
 # --- the rules of the fold -----------------------------------------------------------------------------

@@ -1,7 +1,8 @@
 """A transcript's messages as hosts hold them, and as events (gateway seed §3, "transcript" methods).
 
 A host's message is a mapping in the form that chat APIs share: ``role`` (user, assistant or tool), ``content`` (text,
-or any JSON), and what else it likes (``name``, ``tool_calls``, ``tool_call_id``, …). All of it is kept and comes back.
+or any JSON), and what else it likes (``name``, ``tool_calls``, ``tool_call_id``, ``timestamp``, …). All of it is kept
+and comes back. A ``timestamp`` in ISO form is when the message was said (without an offset: in local time).
 """
 
 from __future__ import annotations
@@ -34,30 +35,52 @@ def _from(message: Mapping[str, Any], fresh: str, time: int) -> tuple[str, Data]
     if not isinstance(message, Mapping):
         raise InvalidInputError("message", f"a mapping with role and content is needed, not {type(message).__name__}")
     role = message.get("role")
-    if role not in _TYPES:
+    if not isinstance(role, str) or role not in _TYPES:
         raise InvalidInputError("role", f"user, assistant or tool is needed, not {role!r}")
-    content = message.get("content")
+    content, stamp = message.get("content"), message.get("timestamp")
+    said = _said_at(stamp)
     extra = {name: value for name, value in message.items() if name not in _OURS}
     if role == "tool":
-        data: Data = {"id": str(message.get("tool_call_id") or fresh), "content": content}
-        if message.get("tool_call_id") is not None:
+        call = message.get("tool_call_id")
+        data: Data = {"id": str(call or fresh), "content": content}
+        if data["id"] == call:
             del extra["tool_call_id"]
     else:
         text, mended = mend_text(_text(content))
         data = {"text": text}
         if mended:
             data["mended"] = True
-        if type(content) is not str:
-            extra["content"] = content
+        if type(content) is not str or (role == "assistant" and not content):
+            extra["content"] = content  # an answer without a word is shown by what else it holds
         if role == "user":
             data["id"], data["at"] = fresh, time
             if isinstance(extra.get("name"), str):
                 data["author"] = extra.pop("name")
         elif calls := _calls(message):
             data["calls"] = calls
+    if said is not None:
+        data["at"] = said
+    if stamp is not None and (said is None or _iso(said) != stamp):
+        extra["timestamp"] = stamp
     if extra:
         data["extra"] = extra
     return _TYPES[role], data
+
+
+def _said_at(stamp: Any) -> int | None:
+    """The moment that a host's stamp tells, epoch ms; None where it tells none."""
+    if not isinstance(stamp, str):
+        return None
+    try:
+        said = round(datetime.fromisoformat(stamp).timestamp() * 1000)
+        _iso(said)  # a year that has no name, in UTC, is none
+    except (ValueError, OverflowError):
+        return None
+    return said
+
+
+def _iso(moment: int) -> str:
+    return datetime.fromtimestamp(moment / 1000, UTC).isoformat()
 
 
 def _text(content: Any) -> str:
@@ -78,7 +101,7 @@ def _calls(message: Mapping[str, Any]) -> list[Data]:
 
 
 def message_of(event: Event) -> dict[str, Any]:
-    """The message that an event tells, as a host gave it; with ``timestamp`` in ISO form, UTC."""
+    """The message that an event tells, as a host gave it; its ``timestamp``, where it gave none, in ISO form, UTC."""
     data = event.data
     role = _ROLES[event.type]
     extra = dict(data.get("extra", {}))
@@ -93,7 +116,6 @@ def message_of(event: Event) -> dict[str, Any]:
         message.update((name, data[field]) for field, name in _TOLD.items() if field in data)
         if role == "assistant" and data.get("calls") and "tool_calls" not in extra:
             message["tool_calls"] = [{"id": call["id"]} for call in data["calls"]]
+    message["timestamp"] = _iso(data.get("at", event.time))
     message.update(extra)
-    at = data.get("at", event.time) if role == "user" else event.time
-    message["timestamp"] = datetime.fromtimestamp(at / 1000, UTC).isoformat()
     return message

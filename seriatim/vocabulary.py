@@ -42,6 +42,7 @@ _CALL = "the call's id, unique in its turn"
 _WORK = "id of the background work"
 
 EXTRA: Final = "further fields of a message that a host appended"
+_SAID: Final = "when it was said, epoch ms, where the host that appended it told"
 
 _SESSION: Final = (
     EventType(
@@ -81,7 +82,7 @@ _SESSION: Final = (
             "turn": _TURN,
             "id": _INBOX_ID,
             "text": "without sender prefix and platform notes",
-            "at": "when it was accepted, epoch ms",
+            "at": "when it was accepted, epoch ms; of one that a host appended, when it was said",
             "author?": "display name, else the user's id",
             "speaker?": "outside direct chats, the stable id of who bears that name",
             "media?": "as in `inbox/accepted`; of an album all of its items",
@@ -109,6 +110,7 @@ _SESSION: Final = (
             "finish?": "why the model stopped, in its own word",
             "mended?": "true: the text held what JSON can't carry, now U+FFFD",
             "extra?": EXTRA,
+            "at?": _SAID,
             "partial?": "how the turn ended that showed so much of an answer: failed, aborted or timeout",
             "summary?": "true: it replaces the messages that it cites",
         },
@@ -147,6 +149,7 @@ _SESSION: Final = (
             "outcome?": "of a synthetic result: `unknown` (recorded, may have run) or `not started` (only asked for)",
             "synthetic?": "true: no tool gave it; it closes a turn that was cut off",
             "extra?": EXTRA,
+            "at?": _SAID,
         },
         surface=True,
     ),
@@ -444,8 +447,17 @@ _LANE: Final = (
             "suspended?": "the session that goes on is suspended: true for all messages, false for later ones",
             "resume?": "reason and time (ms) of its mark",
             "titles?": "its sessions' titles",
+            "facts?": "with `session`: what this log tells of it",
             "approvals?": "its turns' questions and their answers",
+            "renamed?": "this lane's questions of the same name: name and new name",
             "delegations?": "its background work, which the merge ends",
+            "unreached?": "its replies given up that the next turn tells of: delivery, time (ms), reason",
+            "bounced?": "its replies whose late failure is known",
+            "notes?": "its edits that the next turn is told of: data, time (ms)",
+            "drafts?": "what shows the replies of its turns so far: first claim, the platform's message id",
+            "bots?": "its messages of bots in a row, and when the last one came (ms)",
+            "listed?": "the sessions of the last list that its people saw",
+            "activeAt?": "when its people did something last, epoch ms",
         },
     ),
     EventType(

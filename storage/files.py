@@ -7,6 +7,7 @@ every lock that this process has on the file, and the next program to close it t
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import sqlite3
@@ -15,12 +16,19 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from urllib.parse import quote
 
 import psutil
 
-from seriatim.errors import CorruptionError, FormatUnsupportedError, HomeError, ReadOnlyError, StoreUnhealthyError
+from seriatim.errors import (
+    CorruptionError,
+    FormatUnsupportedError,
+    HomeError,
+    InvalidInputError,
+    ReadOnlyError,
+    StoreUnhealthyError,
+)
 
 from .schema import APPLICATION_ID, FORMAT, FORMAT_MIN
 
@@ -37,6 +45,21 @@ memory don't hold what SQLite's write-ahead log needs, and a second owner there 
 
 _HEADER_BYTES: Final = 100
 _LOCK_POLL_S: Final = 0.01
+
+
+def check_path(name: str, given: Any) -> None:
+    """What names a place in the file system: text or a path of text, not empty, that SQLite's addresses can carry.
+
+    Raises InvalidInputError for the argument ``name``.
+    """
+    try:
+        text = os.fspath(given)
+    except TypeError:
+        text = None
+    if not isinstance(text, str) or not text:
+        raise InvalidInputError(name, "a path is needed")
+    if "\0" in text or any("\ud800" <= char <= "\udfff" for char in text):
+        raise InvalidInputError(name, "is a path that can't be: it holds NUL, or bytes that are no UTF-8")
 
 
 def uri_of(path: str, parameters: str) -> str:
@@ -56,6 +79,18 @@ def connect_readonly(path: str, busy_ms: int) -> sqlite3.Connection:
     connection.execute("PRAGMA query_only = 1")
     connection.execute("PRAGMA temp_store = MEMORY")
     return connection
+
+
+def read_file(path: Path, bytes_max: int) -> bytes:
+    """What a file holds, up to ``bytes_max``. Raises OSError, also for a pipe, which would be waited for."""
+
+    def at_once(name: str, flags: int) -> int:
+        return os.open(name, flags | os.O_NONBLOCK)
+
+    with open(path, "rb", opener=at_once) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "is not a file", str(path))
+        return file.read(bytes_max)
 
 
 def inspect_file(path: str, *, write: bool, busy_ms: int) -> int:

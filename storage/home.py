@@ -22,7 +22,7 @@ import psutil
 
 from seriatim.errors import CorruptionError, HomeBusyError, HomeError, ReadOnlyError, StoreUnhealthyError
 
-from .files import inspect_file, last_place, mend_mode, refuse_network, sync_folder
+from .files import check_path, inspect_file, last_place, mend_mode, read_file, refuse_network, sync_folder
 
 DATABASE: Final = "state.db"
 LOCK: Final = "lock"
@@ -50,10 +50,15 @@ class Home:
         ``database_may_fail``: take it also while its database is damaged or can't be read (the spool needs a home).
 
         Raises HomeError (no folder, may not be written, on the network, open to others), HomeBusyError (names the
-        owner), FormatUnsupportedError and CorruptionError (its database); nothing was written then.
+        owner), FormatUnsupportedError and CorruptionError (its database), InvalidInputError (no path); nothing was
+        written then.
         """
+        check_path("home", folder)
         path = Path(folder).absolute()
-        _check_folder(path)
+        try:
+            _check_folder(path)
+        except OSError as error:
+            raise HomeError(str(path), f"can't be looked at ({error.strerror}); choose another home") from error
         if (path / DATABASE).exists():
             try:
                 inspect_file(str(path / DATABASE), write=True, busy_ms=_BUSY_MS)
@@ -85,7 +90,8 @@ class Home:
 
     @staticmethod
     def database_of(folder: str | os.PathLike[str]) -> str:
-        """The database of a home that is only to be read. Raises HomeError when there is none."""
+        """The database of a home that is only to be read. Raises HomeError when there is none, InvalidInputError."""
+        check_path("home", folder)
         path = Path(folder).absolute()
         if not (path / DATABASE).is_file():
             raise HomeError(str(path), "holds no state yet; is it the right home?")
@@ -149,7 +155,7 @@ def _take_marker(path: Path) -> bool:
     """Whether the stop before was clean. The marker is deleted: a crash of ours must not find it."""
     marker = path / CLEAN
     try:
-        text = marker.read_bytes()[:_OWNER_BYTES_MAX]
+        text = read_file(marker, _OWNER_BYTES_MAX)
     except FileNotFoundError:
         return False
     marker.unlink()

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from seriatim.limits import MIRROR_BYTES_MAX
 
-from .files import sync_folder
+from .files import read_file, sync_folder
 
 README: Final = "_README"
 """The key of the line that says what the file is; keys that begin with "_" are comments."""
@@ -44,8 +44,7 @@ def read_mirror(path: Path) -> dict[str, Any]:
     Raises OSError, and ValueError for what is no JSON object or larger than a mirror can be.
     """
     try:
-        with path.open("rb") as file:
-            raw = file.read(MIRROR_BYTES_MAX + 1)
+        raw = read_file(path, MIRROR_BYTES_MAX + 1)
     except FileNotFoundError:
         return {}
     if len(raw) > MIRROR_BYTES_MAX:

@@ -508,8 +508,25 @@ class SqliteStore:
                 # Found while pages were read, before any was written. Nothing more is accepted on such ground.
                 self._poison(())
                 return StoreUnhealthyError(f"the database is damaged ({error_name(error)}); it needs to be repaired")
+            if code == sqlite3.SQLITE_FULL and self._ends_whole():
+                self._poison(())
+                return StoreUnhealthyError(f"the disk is full ({error_name(error)})")
         self._poison(commits)
         return error_name(error)
+
+    def _ends_whole(self) -> bool:
+        """Whether a commit that found no room is surely absent, now and after a crash.
+
+        SQLite says FULL of a write alone (a sync that finds no room is an I/O error), and writes a transaction's commit
+        frame last: what stopped short of it is never found. Unless this build pads the log behind that frame.
+        """
+        connection = self._connection
+        try:
+            assert connection is not None
+            asked = connection.execute("SELECT sqlite_compileoption_used('POWERSAFE_OVERWRITE=0')")
+            return bool(asked.fetchone() == (0,))
+        except sqlite3.Error:
+            return False
 
     def _failed(self, commits: Sequence[Commit], error: sqlite3.Error) -> list[Outcome]:
         """A look-up failed before anything was written; an earlier doubt about a commit stays."""

@@ -37,6 +37,27 @@ class Proof:
         return "pass" if results else "not run"
 
 
+@frozen
+class Verdict:
+    """What a row of a list came to. ``state``: pass, fail, skip, not run, missing (no such test), unknown (no such id)
+    or later. ``told``: the tests that show it or are to blame, or what it waits for.
+    """
+
+    id: str
+    state: str
+    told: str
+
+    @property
+    def is_good(self) -> bool:
+        """Whether the row is proved, or honestly put off."""
+        return self.state in ("pass", "later")
+
+    def __str__(self) -> str:
+        return (
+            f"{self.id} later: {self.told}" if self.state == "later" else f"{self.id} {self.state} {self.told}".rstrip()
+        )
+
+
 @define(eq=False)  # pytest keeps plugins in sets
 class _Plugin:
     """Keeps the tests that name an id and remembers how they ended."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from itertools import combinations
 from typing import Any, Protocol
 
 import attrs
@@ -38,8 +39,9 @@ class Ground(Protocol):
     platform: FakePlatform
     tools: list[Ran]
     refused: set[str]
-    given: list[list[str]]
-    """Of each life of the process: the messages in the order in which it was given them."""
+    given: list[dict[str, str]]
+    """Of each life of the process: the messages in the order in which it was given them, each with the lane that served
+    its people then."""
     deaths: int
     checked: Counter[str]
     """How often each invariant was judged."""
@@ -274,8 +276,8 @@ class _Lane:
         """Texts that another lane owes now."""
         self.redirected: set[str] = set()
         """Debts that came with another lane, perhaps when they had arrived at their former address."""
-        self.joined = False
-        """Another lane went into this one: its debts are older than their place here."""
+        self.joins: list[int] = []
+        """Where another lane went into this one: its debts are older than their place here."""
         self.wrong: list[str] = []
 
     def read(self) -> None:
@@ -334,7 +336,7 @@ class _Lane:
         if "session" in data:
             self.session = data["session"]
             self.stopped_at = -1 if data.get("suspended") else None
-        self.joined = True
+        self.joins.append(event.seq)
 
     def _route_released(self, event: Event) -> None:
         self.session = ""
@@ -518,7 +520,7 @@ def _check_replies(ground: Ground, lane: _Lane) -> None:
             if said.text.removeprefix(RECOVERED_NOTICE) != text or elsewhere:
                 ground.complain(f"part {part} of {delivery} arrived changed")
     ground.checked["reply_order"] += len(places)
-    if places != sorted(places) and not lane.joined:
+    if places != sorted(places) and not lane.joins:
         ground.complain(f"replies of {lane.log} arrived out of order")
     texts = " ".join((*lane.passed_on, *(text for event in lane.owed.values() for text in event.data["parts"])))
     for message in lane.messages.values():
@@ -553,25 +555,44 @@ def _check_inbox(ground: Ground, lanes: list[_Lane]) -> None:
 
 
 def _check_order(ground: Ground, lanes: list[_Lane]) -> None:
-    """A lane accepts in the order in which its messages came to the door."""
+    """A lane accepts in the order in which its messages came to the door.
+
+    Also those that were given to a lane which then went into it, and had not accepted them: they stand among the others
+    as they came. But what either of two lanes had accepted when they became one stands before all that is accepted
+    afterwards; so a message may stand behind a later one of the other lane's, with their joining in between, and only
+    so.
+    """
     for lane in lanes:
         for given in ground.given:
-            came = [lane.messages[inbox_id] for inbox_id in given if inbox_id in lane.messages]
-            places = [message.seq for message in came if not message.moved]
-            ground.checked["no_overtaking"] += len(places)
-            if places != sorted(places):
+            known = ((lane.messages[inbox_id], door) for inbox_id, door in given.items() if inbox_id in lane.messages)
+            came = [(message.seq, door) for message, door in known if not message.moved]
+            ground.checked["no_overtaking"] += len(came)
+            places = [place for place, _ in came]
+            if places == sorted(places):
+                continue
+            if any(_overtakes(late, early, lane.joins) for early, late in combinations(came, 2)):
                 ground.complain(f"messages overtook each other at the door of {lane.log}: {places}")
+
+
+def _overtakes(late: tuple[int, str], early: tuple[int, str], joins: list[int]) -> bool:
+    """Whether what came later stands before what came earlier, and no joining explains it. Each: place and lane."""
+    if early[0] < late[0]:
+        return False
+    return late[1] == early[1] or not any(late[0] < joined < early[0] for joined in joins)
 
 
 def _check_receipts(ground: Ground, process: Process, lanes: list[_Lane]) -> None:
     """Whoever waits for a message hears what the log says, whatever died in between."""
     ends = {message.id: message.ends for lane in lanes for message in lane.messages.values()}
+    homes = {inbox_id: lane.log for lane in lanes for inbox_id in lane.messages}
     for receipt in process.receipts:
         end = receipt.end
         if end is None:
             ground.complain(f"{receipt.session_key}: {receipt.message_id} is over, its receipt {receipt.outcome}")
         elif end.outcome in ("answered", "merged", "dropped"):
             told = ends.get(receipt.message_id, [])
+            if lane_log(receipt.session_key) != homes.get(receipt.message_id):
+                ground.complain(f"the receipt of {receipt.message_id} names {receipt.session_key}, which hasn't got it")
             if not told or not told[0].startswith(end.outcome):
                 ground.complain(f"{receipt.session_key}: a receipt says {end.outcome}, the log {told}")
             if (

@@ -36,7 +36,7 @@ class Outside:
         plan = world.plan
         self.platform = FakePlatform(capabilities=plan.able)
         self.sources = _people(plan.lanes)
-        self.given: list[list[str]] = []
+        self.given: list[dict[str, str]] = []
         self.refused: set[str] = set()
         self.acts = plan.acts
         self.lull = False
@@ -124,7 +124,8 @@ class Outside:
         self._hand_in(posted.event, partial(self._settled, posted))
 
     def _hand_in(self, event: MessageEvent, settled: Callable[[Receipt], None]) -> None:
-        self.given[-1].append(self._world.process.accept(event, settled).message_id)
+        receipt = self._world.process.accept(event, settled)
+        self.given[-1][receipt.message_id] = receipt.session_key
 
     def _settled(self, posted: Posted, receipt: Receipt) -> None:
         """The adapter's side of accept: what was taken is acked, what was refused is given again."""

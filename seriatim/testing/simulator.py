@@ -264,7 +264,7 @@ class Simulator:
         self._stopping = None
         self._serving.clear()
         self.witness.reborn()
-        self.given.append([])
+        self.given.append({})
         self.note("", f"process {self._life} starts")
         self.process = SimulatedProcess(self, self._settings, self.seed, self._life, self._now_ms)
         self.process.start("fake", "fake")

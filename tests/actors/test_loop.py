@@ -40,6 +40,11 @@ def on_loop(body: Callable[[ActorSystem], Coroutine[Any, Any, None]]) -> None:
     asyncio.run(asyncio.wait_for(main(), WAIT_S))
 
 
+def steady(**options: Any) -> LoopDispatcher:
+    """A dispatcher whose passes end for no machine's slowness: for tests that count them."""
+    return LoopDispatcher(asyncio.get_running_loop(), pass_ms_max=1e9, **options)
+
+
 def start_many(system: ActorSystem, dispatcher: LoopDispatcher, count: int) -> list[Ref[Any]]:
     """Recorders by the dozen."""
     return [system.start(Recorder, dispatcher=dispatcher, name=f"r{n}") for n in range(count)]
@@ -49,7 +54,7 @@ def test_wake_ups_are_coalesced() -> None:
     """However many actors get mail at once on the loop, one pass serves them."""
 
     async def body(system: ActorSystem) -> None:
-        dispatcher = LoopDispatcher(asyncio.get_running_loop())
+        dispatcher = steady()
         refs = start_many(system, dispatcher, 50)
         await refs[-1].ask("log", block=False)
         before = dispatcher.passes
@@ -101,7 +106,7 @@ def test_the_hand_off_comes_in_a_pass_and_at_its_end() -> None:
             calls.append((whole_group, threading.get_ident()))
             return len(calls) == 2
 
-        dispatcher = LoopDispatcher(asyncio.get_running_loop(), handoff=handoff)
+        dispatcher = steady(handoff=handoff)
         refs = start_many(system, dispatcher, 5)
         await refs[-1].ask("log", block=False)
         assert calls == [(whole, threading.get_ident()) for whole in (True, True, False)]
@@ -177,7 +182,7 @@ def test_slow_yields_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dispatch, "yield_gil", slow.offer)
 
     async def body(system: ActorSystem) -> None:
-        dispatcher = LoopDispatcher(asyncio.get_running_loop(), handoff=lambda _: True, pass_ms_max=1e9)
+        dispatcher = steady(handoff=lambda _: True)
         for _ in range(65):
             dispatcher._offer_gil()
         assert slow.sleeps == 1

@@ -12,11 +12,11 @@ import pytest
 from seriatim.actors.dispatch import LoopDispatcher
 from seriatim.actors.futures import PooledFuture
 from seriatim.actors.pooled import PooledActor
-from seriatim.errors import SystemStoppingError
+from seriatim.errors import ActorDeadError, SystemStoppingError
 from seriatim.limits import RUNTIME_MAIL_AHEAD_MAX
 from seriatim.testing.clock import VirtualClock
 
-from .worlds import WAIT_S, Recorder, World, world_of
+from .worlds import WAIT_S, Recorder, World, log_of, world_of
 
 
 class Flushing(PooledActor):
@@ -84,6 +84,36 @@ def test_an_ordered_stop_serves_what_was_told_before_it(world: World) -> None:
     world.run()
     assert stopped.get(timeout=WAIT_S) is True
     assert flushed == [*range(1000), "flushed"]
+
+
+@pytest.mark.parametrize("world", ["loop", "simulation"], indirect=True)
+def test_who_dismisses_an_actor_gets_the_mail_that_it_has_not_begun(world: World) -> None:
+    """Runtime mail first, each kind in its order, and nothing of it is handled or a dead letter; then it is dead."""
+    done = threading.Event()
+    flushed: list[Any] = []
+    ref, other = world.start(Flushing, flushed), world.start(Recorder)
+    world.run()
+    got: list[Any] = []
+
+    def dismiss(_: Any) -> None:  # on the thread of both
+        for n in range(3):
+            ref.tell(n)
+            ref.signal(f"report {n}")
+        asked = ref.ask("log", block=False)
+        got.extend((ref.dismiss(), ref.dismiss(), asked))
+        with pytest.raises(ActorDeadError):
+            ref.tell("late")
+        done.set()
+
+    other.tell(dismiss)
+    world.wait(done)
+    assert got[:2] == [["report 0", "report 1", "report 2", 0, 1, 2], None]
+    with pytest.raises(ActorDeadError):
+        got[2].get(timeout=WAIT_S)
+    assert log_of(other) == []
+    assert flushed == []
+    assert ref.name not in [left.name for left in world.system]
+    assert world.system.dead_letters == {"refused": 1, "signal": 0, "stopped": 0, "late": 0, "closed": 0}
 
 
 class Restless(PooledActor):

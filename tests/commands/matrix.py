@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from attrs import frozen
+from attrs import fields_dict, frozen
 
 from seriatim.actors.surfaces import read_messages
 from seriatim.batch import Rules
@@ -27,8 +27,8 @@ OPERATOR: Final = "root"
 
 
 @frozen
-class Cell:
-    """One command in one state. ``command``: the row's name; ``rule``: a key of the file's rules.
+class Seen:
+    """What one can see of a command in a state.
 
     ``says``: what the reply begins with, "" for none. ``turn``: what becomes of the running turn (none, runs, aborted).
     ``starts``: what the turn that begins now answers. ``waits`` and ``dropped``: texts. ``session``: same, new or
@@ -36,11 +36,6 @@ class Cell:
     effect that leaves.
     """
 
-    command: str
-    state: str
-    text: str
-    user: str
-    rule: str
     says: str
     turn: str
     starts: tuple[str, ...]
@@ -52,17 +47,17 @@ class Cell:
 
 
 @frozen
-class Seen:
-    """What one can see of a cell. As in Cell."""
+class Cell:
+    """One command in one state. ``command``: the row's name; ``rule``: a key of the file's rules; ``wanted``: what
+    one must see.
+    """
 
-    says: str
-    turn: str
-    starts: tuple[str, ...]
-    waits: tuple[str, ...]
-    dropped: tuple[str, ...]
-    session: str
-    shows: tuple[str, ...] | None
-    does: str
+    command: str
+    state: str
+    text: str
+    user: str
+    rule: str
+    wanted: Seen
 
 
 @frozen
@@ -109,28 +104,22 @@ def read(text: str | None = None) -> Matrix:
                 strange.append(f"{command}.{state}: rule {written['rule']}")
             used.add(written["rule"])
             shows = written.get("shows")
-            cells.append(
-                Cell(
-                    command,
-                    state,
-                    row["text"],
-                    row.get("user", "u"),
-                    written["rule"],
-                    written["says"],
-                    written.get("turn", turn),
-                    tuple(written.get("starts", ())),
-                    tuple(written.get("waits", waits)),
-                    tuple(written.get("dropped", ())),
-                    written.get("session", "same"),
-                    None if shows is None else tuple(shows),
-                    written.get("does", ""),
-                )
+            wanted = Seen(
+                says=written["says"],
+                turn=written.get("turn", turn),
+                starts=tuple(written.get("starts", ())),
+                waits=tuple(written.get("waits", waits)),
+                dropped=tuple(written.get("dropped", ())),
+                session=written.get("session", "same"),
+                shows=None if shows is None else tuple(shows),
+                does=written.get("does", ""),
             )
+            cells.append(Cell(command, state, row["text"], row.get("user", "u"), written["rule"], wanted))
     strange += [f"rule {name} is nobody's" for name in rules.keys() - used]
     return Matrix(tuple(cells), rules, tuple(missing), tuple(strange))
 
 
-_FIELDS: Final = {"rule", "says", "turn", "starts", "waits", "dropped", "session", "shows", "does"}
+_FIELDS: Final = {"rule", *fields_dict(Seen)}
 
 
 MID_TURN: Final = tuple(

@@ -329,6 +329,19 @@ def test_a_dead_incarnation_leaves_only_what_may_be_told_twice() -> None:
     assert bench.gate.leftover() == [follow]
 
 
+def test_what_came_when_it_was_over_stands_behind_what_it_had_heard() -> None:
+    """Mail that an incarnation only passes on is its successor's, whatever it is, in the order of arrival."""
+    bench = busy()
+    heard, also = bench.message("b"), bench.message("c")
+    bench.offer(heard)
+    bench.offer(also)
+    bench.refuse(HeadMismatchError(bench.gate.lane, 0, 1))
+    first, report = bench.message("d"), AttemptWanted("d", 0)
+    bench.gate.pass_on(first)
+    bench.gate.pass_on(report)
+    assert bench.gate.leftover()[1:] == [heard, also, first, report]
+
+
 def test_a_message_that_raises_is_taken_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """A rule that raises spoils the fork: the batch is redone without that message, its sender told."""
     bench = busy()

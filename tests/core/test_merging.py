@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seriatim.batch import Now, Rules
@@ -71,7 +71,7 @@ def check_told_alike(into: Bench, gone: Bench, pair: Pair) -> None:
     assert found.holds, found
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=120)
 @given(RULES, CHANNELS, st.lists(STEP, max_size=25), st.lists(STEP, max_size=25))
 def test_whatever_both_held_is_in_one(
     rules: Rules, channel: Channel, ours: list[tuple[Any, ...]], theirs: list[tuple[Any, ...]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seriatim.batch import Rules
@@ -155,7 +155,7 @@ class History:
                     bench.offer(mail)
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=200)
 @given(RULES, st.integers(0, 3), CHANNELS, st.lists(STEP, max_size=50))
 def test_replay_equals_live(rules: Rules, free: int, channel: Channel, steps: list[tuple[Any, ...]]) -> None:
     """Whatever happens, what the gate holds is what its logs tell, and law 1 holds at every instant."""

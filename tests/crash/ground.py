@@ -28,7 +28,7 @@ class Ground:
         self.effects = Effects()
         self.checked: Counter[str] = Counter()
         self.refused: set[str] = set()
-        self.given: list[list[str]] = []
+        self.given: list[dict[str, str]] = []
         self.struck: Counter[str] = Counter()
         self.deaths = 0
         """Deaths of the process and of actors, that may have interrupted a turn."""

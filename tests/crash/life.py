@@ -53,7 +53,7 @@ class Life:
 
     def __init__(self, ground: Ground, path: Path, fate: Fate, seed: int, start_ms: int) -> None:
         scenario = ground.scenario
-        ground.given.append([])
+        ground.given.append({})
         self.ground = ground
         self.path = path
         self.points = Points(fate)
@@ -361,7 +361,7 @@ class Life:
         posted.given += 1
         receipt = self.runtime.accept(posted.event, "/", partial(self._settled, posted))
         self.receipts.append(receipt)
-        self.ground.given[-1].append(receipt.message_id)
+        self.ground.given[-1][receipt.message_id] = receipt.session_key
 
     def _settled(self, posted: Posted, receipt: Receipt) -> None:
         """The adapter's side of ``accept``: ack what was taken; what was refused comes again."""

@@ -23,7 +23,7 @@ from seriatim import (
     recovery,
     snapshots,
 )
-from seriatim.actors import delivery, loading, merging, runtime, steps, supervisor, upkeep
+from seriatim.actors import delivery, loading, merging, runtime, session, steps, supervisor, upkeep
 from seriatim.storage import sqlite, sqlite_growth
 from tests.crash.enumeration import FULL, Tally, enumerate_scenario
 from tests.crash.run import run
@@ -191,6 +191,30 @@ MUTANTS: Final = (
         merging.Merger._hand_on,
         (("held, lane.held = lane.held, []", "held, lane.held = [], []"),),
         ("a chat gets a new id in mid-turn",),
+    ),
+    Mutant(
+        "a halted lane's mail is taken up behind what came meanwhile",
+        session.SessionActor.on_receive,
+        (("self._gate.pass_on(message)", "self._ports.post(self.key, message)"),),
+        ("a chat gets a new id while people write under both",),
+    ),
+    Mutant(
+        "a halted lane's mail is taken up newest first",
+        supervisor._Lane.take_over,
+        (("for mail in left", "for mail in reversed(left)"),),
+        ("a chat gets a new id while people write under both",),
+    ),
+    Mutant(
+        "of two lanes that become one, one's mail comes before the other's",
+        merging.woven,
+        (("heapq.merge(_placed(one), _placed(other), key=itemgetter(0))", "(*_placed(one), *_placed(other))"),),
+        ("a chat gets a new id while people write under both",),
+    ),
+    Mutant(
+        "who waits for a lane that never was waits for it still",
+        merging.Merger._goes_into,
+        (("self._ports.receipts.moved(gone, into)", "pass"),),
+        ("two chats of one turn slot become one",),
     ),
     Mutant(
         "a dead actor's mail is forgotten",

@@ -281,6 +281,20 @@ SCENARIOS: Final = (
         seeds=(1, 2),
     ),
     Scenario(
+        "a chat gets a new id while people write under both",
+        (
+            Say("tool one"),
+            Same("1", "2", "running"),
+            Say("two", "ended", chat="2"),
+            Say("three"),
+            Say("/queue four", chat="2"),
+            Say("five"),
+            Say("six", chat="2"),
+            Say("seven"),
+        ),
+        seeds=(5, 16, 61),
+    ),
+    Scenario(
         "merging refused",
         (Say("one"), Same("1", "2", "quiet"), Say("two", chat="2")),
         strike=_struck("lane/merged", Fault.REFUSED, 2),

@@ -36,6 +36,20 @@ def test_a_run_repeats_itself(name: str) -> None:
     assert run(BY_NAME[name], plan).labels == run(BY_NAME[name], plan).labels
 
 
+PINNED = (
+    ("two chats of one turn slot become one", 1, (Fate(actor=14),)),
+    ("two chats of one turn slot become one", 1, (Fate(at=4), Fate(at=3))),
+    ("two chats of one turn slot become one", 2, (Fate(at=16),)),
+)
+"""Scenario, seed and plan of runs that have gone wrong, and lie outside of the bounded selection."""
+
+
+@pytest.mark.parametrize(("name", "seed", "plan"), PINNED, ids=str)
+def test_what_has_gone_wrong_once_does_not_again(name: str, seed: int, plan: tuple[Fate, ...]) -> None:
+    """Runs in which a receipt stayed open after a merge, or mail of a halted lane was overtaken, are right."""
+    assert run(BY_NAME[name], plan, seed).wrong == []
+
+
 def test_a_reply_that_waits_for_its_retry_outlives_a_stop() -> None:
     """/stop abandons the parts that nobody has tried; the part before them is still sent."""
     for seed in (1, 2, 3):

@@ -15,12 +15,12 @@ import re
 import signal
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from unittest import mock
 
-from seriatim.storage.sqlite_reader import SqliteReader
+from tests.e2e.irc_bot import BOT, ROOM, WAIT_S_MAX, IrcBot
 from tests.e2e.slow_agent import GO_VARIABLE
 from tests.irc_client import IrcClient
 from tests.kill.process import ROOT, Armed, Child
@@ -29,29 +29,10 @@ from tests.servers import Server, ngircd_server
 PAGE = ROOT / "docs" / "operations.md"
 BEGIN = "<!-- made by `python -m tests.e2e.operations`: from here -->"
 END = "<!-- to here -->"
-BOT, ROOM, ALICE = "Bot", "#room", "alice"
-WAIT_S_MAX = 30.0
-LOOK_AGAIN_S = 0.02
+ALICE = "alice"
 
-CONFIG = """
-home = "{home}"
-[agent]
-factory = "tests.e2e.slow_agent:make"
-[stop]
-drain_s = 0.5
-[adapters.irc]
-type = "irc"
-host = "{host}"
-port = {port}
-tls = false
-nick = "{bot}"
-channels = ["{room}"]
-addressed = "always"
-lines_per_s = 100000.0
-burst = 1000
-reconnect_min_ms = 1500
-reconnect_max_ms = 1500
-"""
+SETTINGS = "[stop]\ndrain_s = 0.5"
+ACCOUNT = "reconnect_min_ms = 1500\nreconnect_max_ms = 1500"
 
 
 class Story:
@@ -59,12 +40,8 @@ class Story:
 
     def __init__(self, folder: Path, server: Server) -> None:
         self.lines: list[str] = []
-        self.server = server
-        self.home = folder / "home"
-        self.log = folder / "child.log"
-        self._config = folder / "seriatim.toml"
+        self.bot = IrcBot(folder, server, "tests.e2e.slow_agent:make", settings=SETTINGS, account=ACCOUNT)
         self._go = folder / "go"
-        self._config.write_text(CONFIG.format(home=self.home, host=server.host, port=server.port, bot=BOT, room=ROOM))
         os.environ[GO_VARIABLE] = str(self._go)
 
     # --- what is told ----------------------------------------------------------------------------------
@@ -104,7 +81,7 @@ class Story:
         """The next things that alice sees of the bot are these."""
         for expected in told:
             async with asyncio.timeout(WAIT_S_MAX):
-                assert await self.sees(alice) == expected, self.log.read_text()
+                assert await self.sees(alice) == expected, self.bot.log.read_text()
 
     # --- what is done ----------------------------------------------------------------------------------
 
@@ -112,11 +89,8 @@ class Story:
     async def serving(self, armed: Armed | None = None) -> AsyncIterator[Child]:
         """``seriatim serve`` in a process of its own, killed at the end if it lives."""
         self.act("seriatim serve")
-        child = await Child.start("tests.e2e.child", ["serve", "--config", str(self._config)], self.log, armed)
-        try:
+        async with self.bot.serving(armed) as child:
             yield child
-        finally:
-            await child.kill()
 
     async def ended(self, child: Child, alice: IrcClient) -> None:
         """A SIGTERM with nothing left to do: alice sees the bot go, and the stop is clean."""
@@ -125,39 +99,17 @@ class Story:
         await self.sees(alice)
         code = await asyncio.wait_for(child.process.wait(), WAIT_S_MAX)
         self.act(f"exit code {code}")
-        assert code == 0, self.log.read_text()
+        assert code == 0, self.bot.log.read_text()
 
     async def second_start(self) -> tuple[int, str]:
         """Another ``seriatim serve`` on the same home: its exit code and what it says."""
         process = await asyncio.create_subprocess_exec(
-            sys.executable, *("-m", "seriatim", "serve", "--config", str(self._config)),
+            sys.executable, *("-m", "seriatim", "serve", "--config", str(self.bot.config)),
             cwd=ROOT, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
         )  # fmt: skip
         said, _ = await asyncio.wait_for(process.communicate(), WAIT_S_MAX)
         assert process.returncode is not None
-        return process.returncode, normalised(said.decode().strip(), self.home)
-
-    async def in_store(self, phase: str) -> None:
-        """Return once a lane of the home is in that phase."""
-        await self._until(lambda phases: phase in phases)
-
-    async def at_rest(self) -> None:
-        """Return once nothing is open in the home."""
-        await self._until(lambda phases: not phases)
-
-    async def _until(self, wanted: Callable[[list[str]], bool]) -> None:
-        for _ in range(int(WAIT_S_MAX / LOOK_AGAIN_S)):
-            if wanted(self._phases()):
-                return
-            await asyncio.sleep(LOOK_AGAIN_S)  # another process's store gives no event to wait for
-        raise TimeoutError(f"the home's lanes are {self._phases()}")
-
-    def _phases(self) -> list[str]:
-        reader = SqliteReader(self.home / "state.db")
-        try:
-            return [hot.phase for _, hot in reader.open_work()]
-        finally:
-            reader.close()
+        return process.returncode, normalised(said.decode().strip(), self.bot.home)
 
     def go(self) -> None:
         """What "later" waits for is there."""
@@ -179,16 +131,16 @@ async def _stopped(story: Story, server: Server) -> None:
             story.say(alice, "hello")
             await story.sees_all(alice, f"<{BOT}> re: hello")
             story.say(alice, "think hard")
-            await story.in_store("running")
+            await story.bot.in_store("running")
             story.act("SIGTERM; running turns get half a second (stop.drain_s = 0.5)")
             child.process.send_signal(signal.SIGTERM)
             await story.sees(alice)
             code = await asyncio.wait_for(child.process.wait(), WAIT_S_MAX)
             story.act(f"exit code {code}: a turn was left to be resumed")
-            assert code == 1, story.log.read_text()
+            assert code == 1, story.bot.log.read_text()
         async with story.serving() as child:
             await story.sees_all(alice, f"* {BOT} joins {ROOM}", f"<{BOT}> re: think hard (attempt 2)")
-            await story.at_rest()
+            await story.bot.at_rest()
             await story.ended(child, alice)
 
 
@@ -207,7 +159,7 @@ async def _killed(story: Story, server: Server) -> None:
         story.act("nobody heard that: IRC gives nothing again")
         async with story.serving() as child:
             await story.sees_all(alice, f"* {BOT} joins {ROOM}", f"<{BOT}> re: think twice (attempt 2)")
-            await story.at_rest()
+            await story.bot.at_rest()
             await child.kill()
             story.act("SIGKILL, at rest")
             await story.sees(alice)
@@ -224,7 +176,7 @@ async def _killed(story: Story, server: Server) -> None:
         async with story.serving() as child:
             told = f"<{BOT}> Recovered reply (may be a repeat): re: say it"
             await story.sees_all(alice, f"* {BOT} joins {ROOM}", told)
-            await story.at_rest()
+            await story.bot.at_rest()
 
 
 async def _frozen(story: Story, server: Server) -> None:
@@ -233,7 +185,7 @@ async def _frozen(story: Story, server: Server) -> None:
         await story.sees_all(alice, f"* {BOT} joins {ROOM}")
         story.say(alice, "one")
         await story.sees_all(alice, f"<{BOT}> re: one")
-        await story.at_rest()
+        await story.bot.at_rest()
         story.act("SIGSTOP")
         child.process.send_signal(signal.SIGSTOP)
         story.say(alice, "two")
@@ -246,7 +198,7 @@ async def _frozen(story: Story, server: Server) -> None:
         story.act("SIGCONT")
         child.process.send_signal(signal.SIGCONT)
         await story.sees_all(alice, f"<{BOT}> re: two")
-        await story.at_rest()
+        await story.bot.at_rest()
 
 
 async def _cut_off(story: Story, server: Server) -> None:
@@ -256,16 +208,16 @@ async def _cut_off(story: Story, server: Server) -> None:
             await _present(alice)
             story.act(f"{BOT} and {ALICE} are in {ROOM}")
             story.say(alice, "later, please")
-            await story.in_store("running")
+            await story.bot.in_store("running")
             story.act("the server is gone; meanwhile the answer is ready")
             server.kill()
             story.go()
-            await story.in_store("delivering")
+            await story.bot.in_store("delivering")
         server.start()
         story.act(f"the server is back; {ALICE} joins")
         async with IrcClient.connect(server.host, server.port, ALICE, ROOM) as alice:
             await story.sees_all(alice, f"* {BOT} joins {ROOM}", f"<{BOT}> re: later, please")
-            await story.at_rest()
+            await story.bot.at_rest()
             await story.ended(child, alice)
 
 

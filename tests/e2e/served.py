@@ -49,13 +49,22 @@ if __name__ == "__main__":
 
 
 class Served:
-    """Made and started in ``folder``; several may be made on the same one. ``settings``: lines of its file."""
+    """Made and started in ``folder``; several may be made on the same one. ``settings``: lines of its file.
+    ``agents``: a module's text, with ``factory`` in it.
+    """
 
-    def __init__(self, folder: Path, settings: str = "[stop]\ndrain_s = 0.2\n") -> None:
+    def __init__(
+        self,
+        folder: Path,
+        settings: str = "[stop]\ndrain_s = 0.2\n",
+        *,
+        agents: str = AGENTS,
+        factory: str = "make",
+    ) -> None:
         self.home = folder / "home"
-        (folder / "served_agents.py").write_text(AGENTS)
+        (folder / "served_agents.py").write_text(agents)
         (folder / "seriatim.toml").write_text(
-            f'home = "{self.home}"\n{settings}\n[agent]\nfactory = "served_agents:make"\n'
+            f'home = "{self.home}"\n{settings}\n[agent]\nfactory = "served_agents:{factory}"\n'
             '[adapters.term]\ntype = "terminal"\nprompt = ""\n'
         )
         (folder / "served.py").write_text(MAIN)

@@ -14,36 +14,17 @@ from pathlib import Path
 
 import pytest
 
-from seriatim.storage.sqlite_reader import SqliteReader
+from tests.e2e.irc_bot import BOT, ROOM, IrcBot
 from tests.irc_client import IrcClient
 from tests.kill.judge import Post, Said, Verdict, World, judge, read_logs
-from tests.kill.process import Armed, Child
-from tests.servers import ngircd
+from tests.kill.process import Armed
+from tests.servers import Server, ngircd_server
 
-BOT = "Bot"
-ROOM = "#room"
 PEOPLE = ("alice", "bob", "carol")
 MESSAGES = 200
 BURST = 5
 WAIT_S_MAX = 20.0
-LOOK_AGAIN_S = 0.1
 HALTS = (Armed("mid-turn", 12), Armed("reply-unsent", 12), Armed("sent-unsettled", 12))
-
-CONFIG = """
-home = "{home}"
-[agent]
-factory = "tests.e2e.agent:make"
-[adapters.irc]
-type = "irc"
-host = "{host}"
-port = {port}
-tls = false
-nick = "{bot}"
-channels = ["{room}"]
-addressed = "always"
-lines_per_s = 100000.0
-burst = 1000
-"""
 
 
 class Irc:
@@ -124,27 +105,14 @@ async def until(client: IrcClient, wanted: Callable[[], bool]) -> None:
         await client._arrived.wait_for(wanted)
 
 
-async def at_rest(database: Path) -> bool:
-    """Wait until nothing is open in the store; the gateway beside goes on."""
-    reader = SqliteReader(database)
-    try:
-        for _ in range(int(WAIT_S_MAX / LOOK_AGAIN_S)):
-            if not reader.open_work():
-                return True
-            await asyncio.sleep(LOOK_AGAIN_S)  # another process's store gives no event to wait for
-    finally:
-        reader.close()
-    return False
-
-
-async def scenario(folder: Path, host: str, port: int) -> tuple[Verdict, list[str]]:
+async def scenario(folder: Path, server: Server) -> tuple[Verdict, list[str]]:
     """The whole story; the verdict, and the points at which the bot was killed."""
-    config, log, home = folder / "seriatim.toml", folder / "child.log", folder / "home"
-    config.write_text(CONFIG.format(home=home, host=host, port=port, bot=BOT, room=ROOM))
-    arguments = ["serve", "--config", str(config)]
+    bot = IrcBot(folder, server, "tests.e2e.agent:make")
     killed_at: list[str] = []
     async with AsyncExitStack() as stack:
-        clients = [await stack.enter_async_context(IrcClient.connect(host, port, nick, ROOM)) for nick in PEOPLE]
+        clients = [
+            await stack.enter_async_context(IrcClient.connect(server.host, server.port, nick, ROOM)) for nick in PEOPLE
+        ]
         irc = Irc(clients)
         lanes = [(client, target) for client in clients for target in (BOT, ROOM)]
         shares = [MESSAGES // len(lanes) + (number < MESSAGES % len(lanes)) for number in range(len(lanes))]
@@ -154,36 +122,33 @@ async def scenario(folder: Path, host: str, port: int) -> tuple[Verdict, list[st
         ]
         try:
             for armed in (*HALTS, None):
-                child = await Child.start("tests.e2e.child", arguments, log, armed)
-                try:
+                async with bot.serving(armed) as child:
                     await irc.arrived()
                     if armed is not None:
                         killed_at.append(await asyncio.wait_for(asyncio.shield(child.halted), WAIT_S_MAX))
                         irc.present.clear()
                     else:
                         await asyncio.wait_for(asyncio.gather(*talks), WAIT_S_MAX)
-                        assert await at_rest(home / "state.db")
+                        await bot.at_rest()
                         for client in clients:
                             await client.settled()
                         child.process.send_signal(signal.SIGTERM)
-                        assert await asyncio.wait_for(child.process.wait(), WAIT_S_MAX) == 0, log.read_text()
-                finally:
-                    await child.kill()
+                        assert await asyncio.wait_for(child.process.wait(), WAIT_S_MAX) == 0, bot.log.read_text()
                 await irc.gone()
         finally:
             for talk in talks:
                 talk.cancel()
             await asyncio.gather(*talks, return_exceptions=True)
         world = World(said=irc.said, posts=irc.posts(), replays=False)
-    return judge(world, read_logs(home / "state.db")), killed_at
+    return judge(world, read_logs(bot.home / "state.db")), killed_at
 
 
 @pytest.mark.server
 @pytest.mark.slow
 def test_nothing_accepted_is_lost_when_the_bot_is_killed_three_times(tmp_path: Path) -> None:
     """200 messages, half in bursts: every accepted one is answered, in order, and every repeat says so."""
-    with ngircd(tmp_path) as (host, port):
-        verdict, killed_at = asyncio.run(scenario(tmp_path, host, port))
+    with ngircd_server(tmp_path) as server:
+        verdict, killed_at = asyncio.run(scenario(tmp_path, server))
     print(f"killed at {killed_at}: {verdict.figures()}")
     assert verdict.findings == []
     assert killed_at == [armed.point for armed in HALTS]

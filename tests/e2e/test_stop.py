@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
-from typing import Self
 
 import pytest
 
@@ -22,10 +18,11 @@ from seriatim.storage.audit import audit
 from seriatim.storage.sqlite_reader import SqliteReader
 from seriatim.testing.fake_platform import FakePlatform
 
-from .command import WAIT_S_MAX, environment
+from .command import WAIT_S_MAX
+from .served import Served
 
 BUDGET_S = 1.0
-"""What the configurations below give a stop: drain and watchdog together."""
+"""What the settings below give a stop: drain and watchdog together."""
 SLACK_S = 8.0
 """For a slow machine, and the time that the writer may take."""
 
@@ -64,58 +61,14 @@ def make_closing(session):
 """
 
 
-class Serve:
-    """``seriatim serve`` in a folder of its own, with a terminal on pipes as its only adapter."""
+SETTINGS = "[stop]\ndrain_s = 0.3\nwatchdog_s = 0.7\n"
 
-    def __init__(self, folder: Path, factory: str) -> None:
-        self.home = folder / "home"
-        (folder / "stuck_agents.py").write_text(AGENTS)
-        (folder / "seriatim.toml").write_text(
-            f'home = "{self.home}"\n[agent]\nfactory = "stuck_agents:{factory}"\n'
-            "[stop]\ndrain_s = 0.3\nwatchdog_s = 0.7\n"
-            '[adapters.term]\ntype = "terminal"\nprompt = ""\n'
-        )
-        self.log = folder / "stderr"
-        with self.log.open("ab") as stderr:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "seriatim", "serve"],
-                cwd=folder,
-                env=environment(),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=stderr,
-            )
-        self._out = b""
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self._process.kill()
-        self._process.communicate()
-
-    def say(self, line: str) -> None:
-        """Type a line."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(line.encode() + b"\n")
-        self._process.stdin.flush()
-
-    def until(self, text: str) -> None:
-        """Read until the process has written ``text``."""
-        assert self._process.stdout is not None
-        end = time.monotonic() + WAIT_S_MAX
-        os.set_blocking(self._process.stdout.fileno(), False)
-        while text.encode() not in self._out:
-            assert time.monotonic() < end, self._out
-            self._out += self._process.stdout.read() or b""
-            time.sleep(0.01)  # a pipe without a reader thread
-
-    def terminate(self) -> tuple[int, float]:
-        """SIGTERM; the exit code, and how many seconds it took."""
-        began = time.monotonic()
-        self._process.send_signal(signal.SIGTERM)
-        code = self._process.wait(WAIT_S_MAX)
-        return code, time.monotonic() - began
+def terminated(serving: Served) -> tuple[int, float]:
+    """SIGTERM; the exit code, and how many seconds it took."""
+    began = time.monotonic()
+    code = serving.end(signal.SIGTERM)
+    return code, time.monotonic() - began
 
 
 @pytest.mark.parametrize(
@@ -125,17 +78,16 @@ def test_sigterm_ends_a_process_whose_loop_is_blocked(tmp_path: Path, factory: s
     """An agent blocks the loop for ever: within the budget stacks are told, the exit code is not zero, the turn stays
     open, nothing accepted is lost, and the next start answers (B145).
     """
-    with Serve(tmp_path, factory) as serving:
+    with Served(tmp_path, SETTINGS, agents=AGENTS, factory=factory) as serving:
         serving.say("hello")
         serving.until("attempt 1: hello")
         serving.say(line)
         serving.until("BLOCKED")
-        code, took_s = serving.terminate()
+        code, took_s = terminated(serving)
     assert code == EXIT_OVERDUE
     assert BUDGET_S <= took_s < BUDGET_S + SLACK_S
-    told = serving.log.read_text()
-    assert "this is where every thread is" in told
-    assert "stuck_agents.py" in told
+    assert "this is where every thread is" in serving.told
+    assert "served_agents.py" in serving.told
     reader = SqliteReader(serving.home / "state.db")
     try:
         (_, hot), *others = reader.open_work()
@@ -161,13 +113,13 @@ def test_sigterm_ends_a_process_whose_loop_is_blocked(tmp_path: Path, factory: s
 
 def test_sigterm_ends_a_process_whose_clean_up_blocks(tmp_path: Path) -> None:
     """A warm agent's cleanup blocks the loop during the stop itself: the watchdog ends that too (B145)."""
-    with Serve(tmp_path, "make_closing") as serving:
+    with Served(tmp_path, SETTINGS, agents=AGENTS, factory="make_closing") as serving:
         serving.say("hello")
         serving.until("attempt 1: hello")
-        code, took_s = serving.terminate()
+        code, took_s = terminated(serving)
     assert code == EXIT_OVERDUE
     assert took_s < BUDGET_S + SLACK_S
-    assert "cleanup" in serving.log.read_text()
+    assert "cleanup" in serving.told
     reader = SqliteReader(serving.home / "state.db")
     try:
         assert audit(reader).holds

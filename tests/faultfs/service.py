@@ -64,12 +64,6 @@ class Service:
         reader.close()
         assert found.holds, found
 
-    async def stop(self) -> None:
-        """SIGTERM, and a clean end."""
-        assert self._child is not None
-        self._child.process.send_signal(signal.SIGTERM)
-        assert await asyncio.wait_for(self._child.process.wait(), WAIT_S) == 0, self.log()
-
     def say(self, lane: str, words: str = "") -> str:
         """Somebody says something; the message's name."""
         name = f"m{len(self.platform.world.said) + 1}"
@@ -98,8 +92,17 @@ class Service:
         """Whether everything said was acked."""
         return len(self.platform.world.acked) == len(self.platform.world.said)
 
-    def verdict(self) -> Verdict:
-        """What came of it all, by the platform's memory and the logs; notices are not replies."""
+    async def ended_well(self) -> Verdict:
+        """SIGTERM, a clean end, and nothing in what came of it all that should not be."""
+        assert self._child is not None
+        self._child.process.send_signal(signal.SIGTERM)
+        assert await asyncio.wait_for(self._child.process.wait(), WAIT_S) == 0, self.log()
+        verdict = self._verdict()
+        assert verdict.good, verdict.findings
+        return verdict
+
+    def _verdict(self) -> Verdict:
+        """By the platform's memory and the logs; notices are not replies."""
         world = self.platform.world
         self.notices = {post.text for post in world.posts if post.text in (KEPT, REFUSED)}
         world.posts = [post for post in world.posts if post.text not in (KEPT, REFUSED)]

@@ -55,9 +55,7 @@ def test_nothing_is_lost_doubled_or_contradicted(tmp_path: Path, disk: Disk, cal
             disk.mend()
             await service.start()
             await service.done()
-            await service.stop()
-            verdict = service.verdict()
-            assert verdict.good, verdict.findings
+            verdict = await service.ended_well()
             assert verdict.accepted == verdict.sent == 7 * len(LANES)
 
     asyncio.run(scenario())
@@ -83,9 +81,7 @@ def test_a_spool_goes_on_accepting(tmp_path: Path, disk: Disk, place: tuple[Call
                 if ending == "killed":
                     await service.start()
                 await service.done()
-            await service.stop()
-            verdict = service.verdict()
-            assert verdict.good, verdict.findings
+            verdict = await service.ended_well()
             assert verdict.accepted == verdict.sent == 25
             assert not (service.home / "spool" / "inbound.jsonl").exists()
             assert len(service.notices) == 1
@@ -113,8 +109,6 @@ def test_a_kill_inside_a_checkpoint(tmp_path: Path, disk: Disk, call: Call, file
             disk.mend()
             await service.start()
             await service.done()
-            await service.stop()
-            verdict = service.verdict()
-            assert verdict.good, verdict.findings
+            await service.ended_well()
 
     asyncio.run(scenario())

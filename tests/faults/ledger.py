@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from attrs import frozen
 
-from tests.proof import Proof
+from tests.proof import Proof, Verdict
 
 ID: Final = r"\bB\d{2,3}\b"
 _ROWS: Final = Path(__file__).with_name("rows.toml")
@@ -23,23 +23,6 @@ class Row:
     section: int
     later: str | None
     shared: bool
-
-
-@frozen
-class Verdict:
-    """``state``: pass, fail, skip, missing (no test), unknown (no such id) or later. ``told``: tests, or what for."""
-
-    id: str
-    state: str
-    told: str
-
-    @property
-    def is_good(self) -> bool:
-        """Whether the row is proved, or honestly put off."""
-        return self.state in ("pass", "later")
-
-    def __str__(self) -> str:
-        return f"{self.id} later: {self.told}" if self.state == "later" else f"{self.id} {self.state} {self.told}"
 
 
 def rows(text: str | None = None) -> list[Row]:

@@ -8,7 +8,8 @@ import sys
 
 from attrs import asdict
 
-from tests.features.ledger import Verdict, features, list_names, run
+from tests.features.ledger import features, list_names, run
+from tests.proof import Verdict
 
 
 def main() -> int:

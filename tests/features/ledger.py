@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from attrs import frozen
 
-from tests.proof import Proof, Result, by_own_name, prove
+from tests.proof import Proof, Result, Verdict, by_own_name, prove
 
 _FOLDER: Final = Path(__file__).parent
 _HEAD: Final = frozenset({"title", "intro", "count"})
@@ -41,25 +41,6 @@ class FeatureList:
     title: str
     intro: str
     features: tuple[Feature, ...]
-
-
-@frozen
-class Verdict:
-    """``state``: pass, fail, skip, not run, missing (no such test) or later. ``told``: the tests that are to
-    blame, or what it waits for.
-    """
-
-    id: str
-    state: str
-    told: str
-
-    @property
-    def is_good(self) -> bool:
-        """Whether the feature is shown, or honestly put off."""
-        return self.state in ("pass", "later")
-
-    def __str__(self) -> str:
-        return f"{self.id} {self.state} {self.told}".rstrip()
 
 
 def list_names() -> list[str]:

@@ -17,6 +17,7 @@ from seriatim import Gateway, GatewayConfig
 from seriatim.actors.warden import WarmLanes
 from seriatim.config import StopConfig
 from seriatim.errors import GatewayClosedError, InvalidInputError, WrongThreadError
+from seriatim.testing.clock import VirtualClock
 from seriatim.testing.fake_platform import FakePlatform
 
 from .bots import bot, echo, event, run, until
@@ -76,11 +77,19 @@ def test_a_drain_may_be_as_long_as_one_likes(tmp_path: Path, drain_s: float, mon
     [
         ("home", 5),
         ("home", ""),
+        ("home", "a\0b"),
+        ("home", b"home"),
         ("config", {}),
+        ("config", GatewayConfig),
         ("adapters", 5),
         ("adapters", [5]),
         ("on_error", 5),
         ("has_active_processes_fn", 5),
+        ("clock", 5),
+        ("clock", VirtualClock),
+        ("ids", 5),
+        ("store", 5),
+        ("store", FakePlatform()),
     ],
 )
 def test_a_gateway_of_wrong_parts_is_not_made(tmp_path: Path, name: str, given: Any) -> None:

@@ -156,6 +156,8 @@ def test_a_receipt_follows_its_message_into_another_lane() -> None:
     assert receipt.session_key == "new"
     assert receipts.of_lane("old") == []
     assert receipts.of_lane("new") == ["i1"]
+    receipts.take_up("i2", "old")  # found again under the key that it was accepted under
+    assert receipts.of_lane("new", {"old": "new", "new": "new"}.__getitem__) == ["i1", "i2"]
     receipts.finished(Finished("i1", "answered", "text", "completed"))
     assert receipt.end is not None
     assert receipt.end.text == "text"

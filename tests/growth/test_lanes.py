@@ -124,18 +124,30 @@ def test_what_is_said_while_history_is_read_is_not_lost(lives: Lives) -> None:
         assert life.state == told(life)
 
 
+def lived_in() -> MemoryDisk:
+    """A disk on which a lane has had ten turns, and is at rest."""
+    disk = MemoryDisk()
+    life = Life(lambda: MemoryStore(disk))
+    life.talk(10)
+    life.end()
+    return disk
+
+
+def claimed(disk: MemoryDisk, seed: int, text: str) -> Life:
+    """A life on it up to the commit that claims ``text`` for a turn; its history may not be there yet."""
+    life = Life(lambda: MemoryStore(disk), seed=seed)
+    life.say(text, run=False)
+    while not any(gate.durable.running for gate in life.runtime.directory.gates()):
+        life.dispatcher.step()
+    return life
+
+
 def test_a_stop_before_the_history_is_there_starts_no_turn() -> None:
     """In whatever order stop and history come, the next turn has its history, and no slot is lost."""
-    disk = MemoryDisk()
-    first = Life(lambda: MemoryStore(disk))
-    first.talk(10)
-    first.end()
+    disk = lived_in()
     never_began = 0
     for seed in range(12):
-        life = Life(lambda: MemoryStore(disk), seed=seed)
-        life.say("never mind", run=False)
-        while not any(gate.durable.running for gate in life.runtime.directory.gates()):
-            life.dispatcher.step()
+        life = claimed(disk, seed, "never mind")
         life.say("/stop")
         never_began += not life.jobs
         assert life.runtime.slots.held == 0
@@ -150,16 +162,10 @@ def test_a_stop_before_the_history_is_there_starts_no_turn() -> None:
 
 def test_an_incarnation_that_ends_before_the_history_is_there_loses_no_turn() -> None:
     """Its log moves on behind its back: the successor doesn't take a turn for running that never began."""
-    disk = MemoryDisk()
-    first = Life(lambda: MemoryStore(disk))
-    first.talk(10)
-    first.end()
+    disk = lived_in()
     waited = 0
     for seed in range(12):
-        life = Life(lambda: MemoryStore(disk), seed=seed)
-        life.say("one", run=False)
-        while not any(gate.durable.running for gate in life.runtime.directory.gates()):
-            life.dispatcher.step()
+        life = claimed(disk, seed, "one")
         waited += not life.jobs
         head = life.state.head
         late = Event("turn/late", head, 1, {"turn": 1, "generation": 1, "reason": "test"})

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import attrs
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seriatim.batch import Rules
@@ -37,7 +37,7 @@ def through_text(data: dict[str, Any]) -> dict[str, Any]:
     return back
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150)
 @given(RULES, st.integers(0, 1), CHANNELS, st.lists(STEP, max_size=40), st.integers(0, 1_000), st.integers(0, 1_000))
 def test_a_fold_from_any_checkpoint_and_the_tail_is_the_fold_of_all(
     rules: Rules, free: int, channel: Channel, steps: list[tuple[Any, ...]], lane_at: int, session_at: int

@@ -14,7 +14,8 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = "seriatim"
 NOT_INSTALLED = frozenset({"tests", "benchmarks"})
 COMPOSITION_ROOT = frozenset(
-    {"__init__", "__main__", "cli", "configfile", "gateway", "mainloop", "opening", "stopping", "undelivered_command"}
+    {"__init__", "__main__", "cli", "configfile", "gateway", "mainloop", "opening", "parts", "stopping"}
+    | {"undelivered_command"}
 )
 """The modules of ``seriatim/`` that may know every layer, since they put them together."""
 

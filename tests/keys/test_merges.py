@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -238,6 +239,26 @@ def test_an_alias_that_cannot_be_is_refused(tmp_path: Path) -> None:
     run(main())
 
 
+def test_what_an_alias_came_to_is_told(tmp_path: Path) -> None:
+    """Learnt, known, or, of a chat that is told to have moved back, reversed: then replies go on to the newer id."""
+
+    async def main() -> None:
+        async with bot(Agent(), tmp_path) as it:
+            learn = partial(it.gateway.learn_alias, "fake", account="fake")
+            assert await learn("o", "n", kind="chat") == "learnt"
+            assert await learn("o", "n", kind="chat") == "known"
+            assert await learn("n", "o", kind="chat") == "reversed"
+            assert await learn("n", "n2", kind="chat") == "learnt"
+            assert await learn("o", "n", kind="chat") == "known"
+            assert await learn("n2", "o", kind="chat") == "reversed"
+            await (await it.gateway.accept(said("hi", source("o", user_id="u"), "m1"))).answered()
+            await until(lambda: it.platform.texts("n2") == ["0: hi"])
+            assert await learn("a", "b") == "learnt"
+            assert await learn("b", "a") == "known"  # of a person neither id is the old one
+
+    run(main())
+
+
 def _key(gateway: Gateway, where: SessionSource) -> str:
     return canonical_key(where, gateway.config, "fake")
 
@@ -282,6 +303,28 @@ def test_a_session_moves_to_another_lane(tmp_path: Path) -> None:
         reader = SqliteReader(tmp_path / "state.db")
         assert reader.binding(session_log(session)) == lane_log(_key(gateway, one))
         reader.close()
+        assert balanced(tmp_path)
+
+    run(main())
+
+
+def test_moves_of_one_lane_are_made_one_after_another(tmp_path: Path) -> None:
+    """Asked for at once, each is made as it would be alone; nobody is told that a turn runs where none does."""
+    one, other, third = source("1", user_id="u"), source("2", user_id="u"), source("3", user_id="u")
+
+    async def main() -> None:
+        agent = Agent()
+        async with bot(agent, tmp_path) as it:
+            for n, where in enumerate((one, other, third)):
+                await (await it.gateway.accept(said("a", where, f"a{n}"))).answered()
+            mine, theirs, last = agent.sessions
+            first, second = await asyncio.gather(moved(it, theirs, one), moved(it, last, one))
+            assert first == MoveAnswer("moved", theirs, mine)
+            assert second == MoveAnswer("moved", last, theirs)
+            assert (await (await it.gateway.accept(said("b", one, "b"))).answered()).text == "1: b"
+            assert agent.sessions[-1] == last
+            both = await asyncio.gather(moved(it, mine, other), moved(it, mine, third))
+            assert [answer.outcome for answer in both] == ["moved", "moved"]
         assert balanced(tmp_path)
 
     run(main())

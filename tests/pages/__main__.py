@@ -12,9 +12,11 @@ from typing import Final
 from tests.pages.commands import commands_page
 from tests.pages.events import events_page
 from tests.pages.features import features_page
+from tests.pages.keys import keys_page
 
 PAGES: Final[dict[str, Callable[[], str]]] = {
     "docs/commands.md": commands_page,
+    "docs/configuration.md": keys_page,
     "docs/events.md": events_page,
     "docs/features-event-log.md": functools.partial(features_page, "event_log"),
     "docs/features-gateway.md": functools.partial(features_page, "gateway"),

@@ -105,7 +105,7 @@ class Side:
         return told
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(st.lists(steps, min_size=4, max_size=14))
 def test_no_backend_can_be_told_from_another(story: list[tuple[Any, ...]]) -> None:
     """Whatever is created, appended, refused, read, repaired and reopened: four backends give the same answers."""

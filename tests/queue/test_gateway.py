@@ -10,7 +10,15 @@ from typing import Any, cast
 
 import pytest
 
-from seriatim import Gateway, MessageEvent, parse_session_key
+from seriatim import (
+    Gateway,
+    GatewayConfig,
+    MessageEvent,
+    Platform,
+    SessionKey,
+    SessionSource,
+    parse_session_key,
+)
 from seriatim.errors import GatewayClosedError, InvalidInputError
 from seriatim.testing.fake_platform import FakePlatform
 from tests.gateway.bots import bot, event, run, until
@@ -153,6 +161,29 @@ def test_a_wake_needs_a_lane_of_this_configuration(tmp_path: Path) -> None:
                 await it.wake("v1:x:group:::room:t1:bob", "hello")
             with pytest.raises(InvalidInputError):
                 await it.wake("nonsense", "hello")
+
+    run(main())
+
+
+def test_a_wake_that_nobody_would_hear_of_is_refused(tmp_path: Path) -> None:
+    """Where no adapter serves the key's account and nobody has ever written there, the key is wrong; a lane that the
+    host itself serves is woken, its reply in the receipt; and without any adapter every lane is the host's.
+    """
+
+    async def main() -> None:
+        agent = Held()
+        agent.go.set()
+        key = SessionKey.from_source(SessionSource(Platform("fake"), "1", user_id="7"), GatewayConfig(), "other")
+        async with bot(agent, tmp_path) as it_bot:
+            it = it_bot.gateway
+            with pytest.raises(InvalidInputError, match="no adapter serves fake as 'other'"):
+                await it.wake(key, "hello")
+            assert it.balance()["accepted"] == 0
+            own = await it.accept(event("hi"))
+            await own.answered()
+            assert (await (await it.wake(own.session_key, "ping")).answered()).text == "re: ping"
+        async with Gateway(agent, home=tmp_path) as it:
+            assert (await (await it.wake(key, "pong")).answered()).text == "re: pong"
 
     run(main())
 

@@ -112,6 +112,58 @@ def test_routes_are_mirrored_soon_and_nothing_is_written_twice(tmp_path: Path) -
         entries.close()
 
 
+def test_what_changes_while_it_is_written_is_in_the_last_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A close that comes in the middle of a write is followed by another write."""
+    begun, goes_on = threading.Event(), threading.Event()
+
+    def slow(path: Path, content: dict[str, Any], readme: str) -> None:
+        begun.set()
+        assert goes_on.wait(30)
+        write_mirror(path, content, readme)
+
+    monkeypatch.setattr(session_files, "write_mirror", slow)
+    with SessionStore(tmp_path / "home", QUIET) as store, ThreadPoolExecutor(1) as pool:
+        store.get_or_create_session(dm("1"))
+        entries = Entries(lambda: SqliteReader(tmp_path / "home" / "state.db"))
+        file = SessionsFile(tmp_path / "home", entries, debounce_s=0.0, period_s=3600)
+        file.soon()
+        assert begun.wait(30)
+        store.get_or_create_session(dm("2"))
+        file.soon()
+        closing = pool.submit(file.close)
+        assert file._over.wait(30)
+        goes_on.set()
+        closing.result(30)
+        entries.close()
+    assert len(read_mirror(file.path)) == 2
+
+
+def test_a_close_before_its_thread_has_begun_writes_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However late the machine lets the thread begin, the mirror is there when the store is closed."""
+    may_begin = threading.Event()
+
+    class Late(threading.Thread):
+        def run(self) -> None:
+            assert may_begin.wait(30)
+            super().run()
+
+    with SessionStore(tmp_path / "home", QUIET) as store, ThreadPoolExecutor(1) as pool:
+        store.get_or_create_session(dm("1"))
+        entries = Entries(lambda: SqliteReader(tmp_path / "home" / "state.db"))
+        pool.submit(int).result()  # has its thread before threads are late
+        monkeypatch.setattr(threading, "Thread", Late)
+        file = SessionsFile(tmp_path / "home", entries)
+        monkeypatch.undo()
+        closing = pool.submit(file.close)
+        assert file._over.wait(30)
+        may_begin.set()
+        closing.result(30)
+        entries.close()
+    assert len(read_mirror(file.path)) == 1
+
+
 def test_a_file_that_cannot_be_written_stops_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """A folder in its place: the store works, and the log says what is not up to date."""
     (tmp_path / "home").mkdir(mode=0o700)
@@ -146,3 +198,10 @@ def test_an_import_that_was_cut_off_goes_on(tmp_path: Path, monkeypatch: pytest.
         assert sorted(store.list_sessions(), key=str) == sorted(kept, key=str)
     assert json.loads((home / SESSIONS).read_text()).keys() == {"_README", *(entry.session_key for entry in kept)}
     assert not [file for file in home.iterdir() if "importing" in file.name]
+
+
+def test_a_pipe_in_its_place_is_no_file(tmp_path: Path) -> None:
+    """It is told, and nobody waits for what may come of it."""
+    os.mkfifo(tmp_path / SESSIONS)
+    with pytest.raises(OSError, match="not a file"):
+        read_mirror(tmp_path / SESSIONS)

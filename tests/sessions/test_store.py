@@ -15,7 +15,7 @@ import pytest
 
 from seriatim.actors import solo
 from seriatim.actors.loading import read_state
-from seriatim.actors.session_files import SESSIONS
+from seriatim.actors.session_files import SESSIONS, SoloDoor
 from seriatim.actors.sessions import AsyncSessions, SessionStore
 from seriatim.config import GatewayConfig
 from seriatim.errors import AmbiguousKeyError, HomeBusyError, InvalidInputError, WrongThreadError
@@ -23,7 +23,10 @@ from seriatim.keys import SessionKey, build_session_key
 from seriatim.lane import LaneState
 from seriatim.model import SessionSource
 from seriatim.storage.contract import StoreReader
+from seriatim.storage.event_log.store_logs import StoreLogs
 from seriatim.storage.home import Home
+from seriatim.storage.sqlite import SqliteStore
+from seriatim.testing.log_contract import header, turn
 from tests.sessions.worlds import leave_a_turn_open
 
 METHODS = {
@@ -198,6 +201,46 @@ def test_what_is_no_message_is_the_callers_error(store: SessionStore, message: A
     assert store.load_transcript(entry.session_id) == []
 
 
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        ("sessions_dir", None),
+        ("sessions_dir", b"home"),
+        ("sessions_dir", ""),
+        ("sessions_dir", "a\0b"),
+        ("sessions_dir", "\udcff"),
+        ("config", {"a": 1}),
+        ("config", GatewayConfig),
+        ("has_active_processes_fn", 5),
+        ("clock", 5),
+        ("ids", 5),
+    ],
+)
+def test_a_store_of_wrong_parts_is_not_made(tmp_path: Path, name: str, given: Any) -> None:
+    """Its constructor names the argument that can't work, and the home is as free as before."""
+    parts: dict[str, Any] = {"sessions_dir": tmp_path / "home", name: given}
+    with pytest.raises(InvalidInputError) as refused:
+        SessionStore(**parts)
+    assert refused.value.field == name
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("breaks", ["seriatim.actors.sessions.SessionsFile", "seriatim.actors.session_files.Solo"])
+def test_a_store_that_cannot_be_made_gives_its_home_back(
+    tmp_path: Path, breaks: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever fails behind the opened database, the same process can try again."""
+
+    def broken(*parts: Any) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as broke:
+        broke.setattr(breaks, broken)
+        with pytest.raises(RuntimeError):
+            SessionStore(tmp_path / "home")
+    SessionStore(tmp_path / "home").close()
+
+
 def test_a_message_that_is_stored_already_is_not_stored_again(store: SessionStore) -> None:
     """skip_db: nothing is done."""
     entry = store.get_or_create_session(dm())
@@ -256,12 +299,32 @@ def test_concurrent_first_access_makes_one_session(store: SessionStore) -> None:
     assert len(store.list_sessions()) == 4
 
 
+def test_a_session_that_no_lane_has_is_read_and_not_written_to(tmp_path: Path) -> None:
+    """Only its lane writes to a session: one that an import brought takes messages when a lane has switched to it."""
+    home, said = tmp_path / "home", {"role": "user", "content": "more"}
+    SessionStore(home).close()
+    brought = StoreLogs(SqliteStore(home / "state.db"))
+    brought.append("brought", header("brought"), 0, turn(0))
+    brought.close()
+    with SessionStore(home) as store:
+        entry = store.get_or_create_session(dm())
+        assert [told["content"] for told in store.load_transcript("brought")] == ["hi", "hello"]
+        assert not store.append_to_transcript("brought", said)
+        assert not store.rewrite_transcript("brought", [said])
+        assert store.rewind_session("brought") is None
+        assert store.switch_session(entry.session_key, "brought") is not None
+        assert store.append_to_transcript("brought", said)
+        assert [told["content"] for told in store.load_transcript("brought")] == ["hi", "hello", "more"]
+
+
 def test_a_lane_is_read_only_by_who_is_alone_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No state that was read before another thread's commit can take the place of the one after it."""
     found_free: list[bool] = []
 
     with SessionStore(tmp_path / "home") as store, ThreadPoolExecutor(1) as other:
-        lanes = store._ops._door.lanes
+        door = store._ops._door
+        assert isinstance(door, SoloDoor)
+        lanes = door.lanes
 
         def watched(reader: StoreReader, key: str) -> LaneState:
             found_free.append(other.submit(free, lanes._stripes[hash(key) % len(lanes._stripes)]).result(10))

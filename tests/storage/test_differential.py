@@ -160,7 +160,7 @@ def act(store: Store, step: tuple[Any, ...]) -> Any:
     raise AssertionError(what)
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=30, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(STEPS)
 def test_both_stores_answer_the_same(steps: list[Any]) -> None:
     """Over random groups, erasures, prunes, blobs, sweeps, fences, reopenings and crashes all answers are equal.
@@ -195,7 +195,7 @@ def test_both_stores_answer_the_same(steps: list[Any]) -> None:
         files.close()
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(DATA)
 def test_the_quick_check_is_the_exact_one(data: Any) -> None:
     """is_plain with a UTF-8 encoder takes exactly what check_lossless takes."""

@@ -7,10 +7,11 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from seriatim.errors import FormatUnsupportedError, HomeBusyError, HomeError
+from seriatim.errors import FormatUnsupportedError, HomeBusyError, HomeError, InvalidInputError
 from seriatim.storage.home import CLEAN, LOCK, Home
 from seriatim.storage.sqlite import SqliteStore
 from seriatim.testing.store_contract import born
@@ -153,6 +154,29 @@ def test_places_that_cannot_be_a_home(tmp_path: Path, monkeypatch: pytest.Monkey
     with pytest.raises(HomeError):
         Home.own(tmp_path / "new")
     assert [p.name for p in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize("place", [5, None, b"home", "", "a\0b", "bytes that are no text \udcff"])
+def test_what_is_no_path_is_the_callers_error(place: Any) -> None:
+    """Told by its name, whether the home is to be owned or read."""
+    for use in (Home.own, Home.database_of):
+        with pytest.raises(InvalidInputError, match="home"):
+            use(place)
+
+
+def test_a_name_that_no_folder_can_have_is_a_home_error(tmp_path: Path) -> None:
+    """What the system says of it is told."""
+    with pytest.raises(HomeError, match="File name too long"):
+        Home.own(tmp_path / ("a" * 300))
+
+
+def test_a_pipe_in_the_markers_place_is_refused(tmp_path: Path) -> None:
+    """No start waits for what may come of it."""
+    os.mkfifo(tmp_path / CLEAN)
+    with pytest.raises(HomeError, match="not a file"):
+        Home.own(tmp_path)
+    (tmp_path / CLEAN).unlink()
+    Home.own(tmp_path).close(clean=False)
 
 
 def test_closing_twice(tmp_path: Path) -> None:

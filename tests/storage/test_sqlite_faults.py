@@ -120,7 +120,7 @@ def test_a_value_that_the_tables_refuse_fails_alone(world: SqliteWorld) -> None:
 # Failing
 
 
-@pytest.mark.parametrize("code", [sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_FSYNC])
+@pytest.mark.parametrize("code", [sqlite3.SQLITE_IOERR, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_FSYNC])
 @pytest.mark.parametrize("done", [False, True])
 def test_an_io_error_is_unknown_and_settles_on_a_fresh_handle(world: SqliteWorld, code: int, done: bool) -> None:
     """Unknown; offered again, under a new epoch, it is durable exactly once, done or not."""
@@ -132,6 +132,32 @@ def test_an_io_error_is_unknown_and_settles_on_a_fresh_handle(world: SqliteWorld
     assert one(store, offered) == Durable("c")
     assert store.epoch == epoch + 1
     assert len(store.reader().read(LANE)) == 2
+
+
+def test_a_write_that_finds_no_room_is_refused_at_once(world: SqliteWorld) -> None:
+    """Surely absent, so nobody waits for room to hear it; with room again the same commit is durable, once."""
+    store = world.open()
+    store.commit([born()])
+    fail(store, sqlite3.SQLITE_FULL)
+    offered = commit("c", part(LANE, 1), unique=("k",))
+    refused = one(store, offered)
+    assert type(refused) is Refused
+    assert isinstance(refused.error, StoreUnhealthyError)
+    assert one(store, offered) == Durable("c")
+    assert len(store.reader().read(LANE)) == 2
+
+
+def test_no_room_settles_no_earlier_doubt(world: SqliteWorld) -> None:
+    """A commit that may have been durable before stays unknown when its repeat finds the disk full."""
+    store = world.open()
+    store.commit([born()])
+    offered = commit("c", part(LANE, 1))
+    fail(store, sqlite3.SQLITE_IOERR_FSYNC, done=True)
+    assert one(store, offered) == Unknown("c", "SCRIPTED")
+    assert one(store, commit("d", part(OTHER, 0), lane=OTHER)) == Durable("d")  # reopens
+    fail(store, sqlite3.SQLITE_FULL)
+    assert one(store, offered) in (Durable("c"), Unknown("c", "SCRIPTED"))
+    assert one(store, offered) == Durable("c")
 
 
 def test_a_duplicate_of_something_unknown_is_unknown(world: SqliteWorld) -> None:

@@ -17,7 +17,8 @@ from seriatim.mail import ApprovalExpired, Ask
 from seriatim.testing.clock import VirtualClock
 from seriatim.turn import Approve, TurnAsks
 from tests.core.bench import Bench
-from tests.gateway.bots import bot, run, until
+from tests.core.test_merging import beside, check_told_alike, merged
+from tests.gateway.bots import Bot, bot, run, until
 
 
 def asks(bench: Bench, token: str = "1 approve", question: str = "May I?") -> None:
@@ -159,6 +160,94 @@ def test_the_host_sees_and_answers_questions() -> None:
     assert [question.question for question in told[0]] == ["May I?"]
     assert told[1:] == [True, True, False]
     assert answers(bench) == [True]
+
+
+def test_the_hosts_same_answer_again_is_taken_as_given(tmp_path: Path) -> None:
+    """While the turn goes on, when it has ended, and after a restart; the other answer, or another id, is not."""
+
+    async def scenario() -> None:
+        go = asyncio.Event()
+
+        async def agent(turn: Any) -> str:
+            allowed = await turn.approve("May I?")
+            await go.wait()
+            return f"allowed: {allowed}"
+
+        async def told(world: Bot) -> list[bool]:
+            again = [("1-1", True), ("1-1", False), ("1-2", True)]
+            return [await world.gateway.resolve_approval(lane, name, approved=answer) for name, answer in again]
+
+        async with bot(agent, tmp_path) as world:
+            world.say("do it")
+            await world.heard(1)
+            [lane] = world.gateway._live().directory.live
+            assert await told(world) == [True, False, False]
+            go.set()
+            await until(lambda: "allowed: True" in world.platform.texts())
+            assert await told(world) == [True, False, False]
+        async with bot(agent, tmp_path) as world:
+            assert await told(world) == [True, False, False]
+
+    run(scenario())
+
+
+def test_the_same_question_at_once_is_one(tmp_path: Path) -> None:
+    """Two tools that ask it in parallel get one answer to one message; asked again after that, it is another one."""
+
+    async def scenario() -> None:
+        async def agent(turn: Any) -> str:
+            both = await asyncio.gather(turn.approve("May I?"), turn.approve("May I?"), turn.approve("And I?"))
+            return f"{both} {await turn.approve('May I?')}"
+
+        async with bot(agent, tmp_path) as world:
+            world.say("do it")
+            assert [text.splitlines()[0] for text in await world.heard(2)] == ["May I?", "And I?"]
+            world.say("/approve 1-1")
+            world.say("/deny 1-2")
+            assert (await world.heard(5))[-1].splitlines()[0] == "May I?"
+            world.say("/deny 1-3")
+            assert "[True, True, False] False" in await world.heard(7)
+
+    run(scenario())
+
+
+def test_two_questions_of_one_name_are_told_apart_in_a_merged_lane() -> None:
+    """Lanes that become one may both ask something as 1-1: that name means neither then and is answered with both, each
+    has a new one that its turn hears of, and no timer set for the old name denies one.
+    """
+    one = Bench(Rules(approval_ms=1_000))
+    other = beside(one)
+    for bench, question in ((one, "Delete it?"), (other, "Print it?")):
+        bench.said("do it", user="ann")
+        asks(bench, question=question)
+        bench.now.draining = True
+        bench.start()
+    pair = merged(one, other)
+    check_told_alike(one, other, pair)
+    one.now.draining = False
+    one.reopen()
+    one.forget()
+
+    one.said("/approve 1-1", user="ann")
+    [said] = sent(one)
+    assert said.splitlines()[1:] == ["1-1a: Delete it?", "1-1b: Print it?"]
+    assert said.splitlines()[0].endswith("Say which: /approve ID")
+    one.now.time += 1_000
+    one.tell(ApprovalExpired("1-1"))
+    assert [asked.answer for asked in one.gate.durable.approvals] == ["", ""]
+    one.said("/deny 1-1a", user="ann")
+    one.said("/approve 1-1b", user="ann")
+    assert [(asked.id, asked.answer) for asked in one.gate.durable.approvals] == [
+        ("1-1a", "denied"),
+        ("1-1b", "approved"),
+    ]
+    one.forget()
+    asks(one, question="Delete it?")
+    assert answers(one) == [False]
+    one.answer()
+    one.forget()
+    asks(one, question="Print it?")
+    assert answers(one) == [True]
 
 
 def test_late_questions_of_a_stopped_turn_touch_nothing() -> None:

@@ -19,16 +19,7 @@ from seriatim.errors import (
 from seriatim.limits import BLOB_BYTES_MAX, COMMIT_BLOBS_MAX
 from seriatim.storage.contract import BlobsSwept, Erasure
 
-from .world import (
-    LANE,
-    SESSION,
-    StoreWorld,
-    born,
-    commit,
-    one,
-    part,
-    refusal,
-)
+from .world import LANE, SESSION, StoreWorld, born, commit, one, part, refusal
 
 DATA: Final = b"\x00\xffpicture" * 100
 

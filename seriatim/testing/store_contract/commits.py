@@ -3,24 +3,10 @@
 from __future__ import annotations
 
 from seriatim.commits import Binding, Durable, Hot, Part
-from seriatim.errors import (
-    HeadMismatchError,
-)
+from seriatim.errors import HeadMismatchError
 from seriatim.events import Event, LogId
 
-from .world import (
-    LANE,
-    SECOND,
-    SESSION,
-    StoreWorld,
-    born,
-    commit,
-    events,
-    kinds,
-    one,
-    part,
-    refusal,
-)
+from .world import LANE, SECOND, SESSION, StoreWorld, born, commit, events, kinds, one, part, refusal
 
 
 class OnceClaims:

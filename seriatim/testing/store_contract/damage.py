@@ -7,22 +7,9 @@ from typing import Literal
 import pytest
 
 from seriatim.commits import Durable
-from seriatim.errors import (
-    CorruptionError,
-    FormatUnsupportedError,
-)
+from seriatim.errors import CorruptionError, FormatUnsupportedError
 
-from .world import (
-    LANE,
-    OTHER,
-    SESSION,
-    StoreWorld,
-    born,
-    commit,
-    events,
-    one,
-    part,
-)
+from .world import LANE, OTHER, SESSION, StoreWorld, born, commit, events, one, part
 
 
 class DamageClaims:

@@ -5,27 +5,12 @@ from __future__ import annotations
 from typing import Any, Final
 
 from seriatim.commits import Binding, Durable, Hot, Part
-from seriatim.errors import (
-    LogNotFoundError,
-    OwnershipLostError,
-)
+from seriatim.errors import LogNotFoundError, OwnershipLostError
 from seriatim.events import Event, LogId
 from seriatim.storage.contract import Archive, Balance, Checkpoint, Erasure
 from seriatim.storage.erasing import digest_of
 
-from .world import (
-    LANE,
-    OTHER,
-    SESSION,
-    StoreWorld,
-    born,
-    commit,
-    events,
-    kinds,
-    one,
-    part,
-    refusal,
-)
+from .world import LANE, OTHER, SESSION, StoreWorld, born, commit, events, kinds, one, part, refusal
 
 SYSTEM: Final = LogId("system")
 

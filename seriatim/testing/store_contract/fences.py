@@ -3,26 +3,10 @@
 from __future__ import annotations
 
 from seriatim.commits import Binding, Durable
-from seriatim.errors import (
-    BindingMismatchError,
-    LogNotFoundError,
-    OwnershipLostError,
-)
+from seriatim.errors import BindingMismatchError, LogNotFoundError, OwnershipLostError
 from seriatim.events import LogId
 
-from .world import (
-    LANE,
-    OTHER,
-    SECOND,
-    SESSION,
-    StoreWorld,
-    born,
-    commit,
-    kinds,
-    one,
-    part,
-    refusal,
-)
+from .world import LANE, OTHER, SECOND, SESSION, StoreWorld, born, commit, kinds, one, part, refusal
 
 
 class BindingClaims:

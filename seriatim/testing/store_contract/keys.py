@@ -7,25 +7,11 @@ from typing import Final
 import pytest
 
 from seriatim.commits import Durable, Part, Refused
-from seriatim.errors import (
-    InvalidInputError,
-    KeysTakenError,
-    OwnershipLostError,
-)
+from seriatim.errors import InvalidInputError, KeysTakenError, OwnershipLostError
 from seriatim.events import Event, LogId
 from seriatim.storage.contract import KeysPruned
 
-from .world import (
-    LANE,
-    OTHER,
-    SESSION,
-    StoreWorld,
-    commit,
-    kinds,
-    one,
-    part,
-    refusal,
-)
+from .world import LANE, OTHER, SESSION, StoreWorld, commit, kinds, one, part, refusal
 
 
 class KeyClaims:

@@ -3,21 +3,9 @@
 from __future__ import annotations
 
 from seriatim.commits import Hot, Refused
-from seriatim.errors import (
-    StoreUnhealthyError,
-)
+from seriatim.errors import StoreUnhealthyError
 
-from .world import (
-    LANE,
-    SESSION,
-    StoreWorld,
-    born,
-    commit,
-    events,
-    kinds,
-    one,
-    part,
-)
+from .world import LANE, SESSION, StoreWorld, born, commit, events, kinds, one, part
 
 
 class LifeClaims:

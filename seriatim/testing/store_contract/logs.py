@@ -3,28 +3,10 @@
 from __future__ import annotations
 
 from seriatim.commits import Binding, Durable, Part
-from seriatim.errors import (
-    HeadMismatchError,
-    InvalidInputError,
-    LogExistsError,
-    LogNotFoundError,
-    LosslessJsonError,
-)
+from seriatim.errors import HeadMismatchError, InvalidInputError, LogExistsError, LogNotFoundError, LosslessJsonError
 from seriatim.events import Event, LogId
 
-from .world import (
-    LANE,
-    OTHER,
-    SESSION,
-    StoreWorld,
-    born,
-    commit,
-    events,
-    kinds,
-    one,
-    part,
-    refusal,
-)
+from .world import LANE, OTHER, SESSION, StoreWorld, born, commit, events, kinds, one, part, refusal
 
 
 class LogClaims:

@@ -5,24 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from seriatim.commits import Durable, Part
-from seriatim.errors import (
-    CommitTooLargeError,
-    InvalidInputError,
-    LosslessJsonError,
-)
+from seriatim.errors import CommitTooLargeError, InvalidInputError, LosslessJsonError
 from seriatim.events import DEPTH_MAX, Event
 from seriatim.limits import STORE_COMMIT_BYTES_MAX
 
-from .world import (
-    GOOD_DATA,
-    LANE,
-    StoreWorld,
-    bad_data,
-    commit,
-    one,
-    part,
-    refusal,
-)
+from .world import GOOD_DATA, LANE, StoreWorld, bad_data, commit, one, part, refusal
 
 
 class LosslessClaims:

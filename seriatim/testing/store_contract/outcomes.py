@@ -6,15 +6,7 @@ from seriatim.commits import Durable
 from seriatim.events import LogId
 from seriatim.storage.contract import Erasure
 
-from .world import (
-    LANE,
-    OTHER,
-    StoreWorld,
-    commit,
-    kinds,
-    one,
-    part,
-)
+from .world import LANE, OTHER, StoreWorld, commit, kinds, one, part
 
 
 class OutcomeClaims:

@@ -7,26 +7,11 @@ from typing import Any
 import pytest
 
 from seriatim.commits import Binding, Hot
-from seriatim.errors import (
-    InvalidInputError,
-    LogNotFoundError,
-)
+from seriatim.errors import InvalidInputError, LogNotFoundError
 from seriatim.events import LogId
 from seriatim.storage.contract import Balance
 
-from .world import (
-    IDLE,
-    LANE,
-    OTHER,
-    SECOND,
-    SESSION,
-    StoreWorld,
-    born,
-    commit,
-    events,
-    part,
-    refusal,
-)
+from .world import IDLE, LANE, OTHER, SECOND, SESSION, StoreWorld, born, commit, events, part, refusal
 
 
 class ReadingClaims:

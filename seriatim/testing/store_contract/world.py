@@ -8,9 +8,7 @@ from collections.abc import Sequence
 from typing import Any, Literal, Protocol
 
 from seriatim.commits import Binding, Commit, Hot, Outcome, Part, Refused
-from seriatim.errors import (
-    SeriatimError,
-)
+from seriatim.errors import SeriatimError
 from seriatim.events import DEPTH_MAX, SAFE_INTEGER_MAX, Event, LogId
 from seriatim.storage.contract import Store
 
