@@ -140,7 +140,7 @@ class ContainedMailbox(Mailbox):
         """See ``Ref.dismiss``. It may be queued at its dispatcher, which then finds it dead."""
         if self.actor is None:
             return None
-        assert running.box is not self, "an actor can't dismiss itself"
+        assert running.seat.box is not self, "an actor can't dismiss itself"
         self._retire()
         data, signals = self.drain()
         self._settle_marks(data + signals)
