@@ -28,7 +28,7 @@ from seriatim.actors.calling import (
 from seriatim.actors.delegating import Delegations
 from seriatim.actors.eager import begin
 from seriatim.actors.live_turn import Turn
-from seriatim.actors.outlet import Outlet, Report, Tell
+from seriatim.actors.outlet import ENDED, Outlet, Report, Tell
 from seriatim.actors.steps import StepGate
 from seriatim.actors.summaries import Summaries, Summed
 from seriatim.actors.waits import Asker, running_turn
@@ -354,10 +354,12 @@ class AgentRunner:
             else:
                 ended = endings.failed(job, asyncio.CancelledError())
             running.outlet.end(running.ending(ended))
-        running.gate.close("the turn has ended")
-        running.wishes.close("the turn has ended")
-        for tool in list(running.gate.tasks):
-            tool.cancel()
+        if not running.gate.unused:
+            running.gate.close(ENDED)
+            for tool in list(running.gate.tasks):
+                tool.cancel()
+        if not running.wishes.unused:
+            running.wishes.close(ENDED)
         if not task.cancelled() and task.exception() is not None:
             self._report("turn", task.exception() or RuntimeError())
 
