@@ -24,8 +24,10 @@ from seriatim.actors.delivery import Deliveries, DeliveryActor, Sender
 from seriatim.actors.dispatch import Dispatcher
 from seriatim.actors.ids import Ids
 from seriatim.actors.loading import LaneReader
+from seriatim.actors.machine import Machine
 from seriatim.actors.merging import LearnAlias, MoveSession
 from seriatim.actors.persistence import CommitPort, PersistenceActor
+from seriatim.actors.pressure import Look, MemoryFacts
 from seriatim.actors.receipts import Receipt, Receipts
 from seriatim.actors.refs import Crash, DeadLetter, Ref
 from seriatim.actors.running import RunningTurns
@@ -36,7 +38,7 @@ from seriatim.actors.supervisor import Awaken, Directory, LaneCrashed, Superviso
 from seriatim.actors.system import ActorSystem
 from seriatim.actors.turns import TurnRunner
 from seriatim.actors.upkeep import Growth, UpkeepActor
-from seriatim.actors.warden import CacheWardenActor, Crowded, WarmLanes
+from seriatim.actors.warden import CacheWardenActor, Crowded, MemoryWatch, WarmLanes
 from seriatim.aliases import ALIASES, Alias, AliasTable
 from seriatim.batch import Rules
 from seriatim.budgets import Budgets, Limits, person_of
@@ -44,12 +46,13 @@ from seriatim.clock import Clock
 from seriatim.commands import parse_command
 from seriatim.commits import Hot
 from seriatim.effects import MoveHere
-from seriatim.errors import ActorError, StoreUnhealthyError
+from seriatim.errors import ActorError, InvalidInputError, StoreUnhealthyError
 from seriatim.events import LogId
 from seriatim.keys import KeySettings, canonical_key, escape_part, escaped, key_parts
 from seriatim.limits import MEDIA_WEIGHT
 from seriatim.mail import Ask, DrainTimedOut, Inbound
 from seriatim.model import MessageEvent, SessionSource
+from seriatim.pressure import Pressure
 from seriatim.storage.contract import Store, StoreReader
 
 _log = logging.getLogger("seriatim.runtime")
@@ -79,6 +82,7 @@ class Settings:
     per_user_max: int = 0
     budgets: Limits = Factory(Limits)
     silence_ms: int = 0
+    pressure: Pressure = Factory(Pressure)
 
 
 @frozen
@@ -95,7 +99,8 @@ class Runtime:
 
     ``on_fatal``: an actor that all lanes need has died, on its thread. Nothing durable is lost; stop and start again.
 
-    ``at_once``: commits go to the writer one by one (where no loop dispatcher flushes them).
+    ``at_once``: commits go to the writer one by one (where no loop dispatcher flushes them). ``machine``: whose memory
+    the warden watches, if the settings have a budget.
     """
 
     def __init__(
@@ -110,6 +115,7 @@ class Runtime:
         on_error: Callable[[str, BaseException], None],
         on_fatal: Callable[[str, BaseException], None],
         at_once: bool = False,
+        machine: Machine | None = None,
     ) -> None:
         self.clock = clock
         self.ids = ids
@@ -128,7 +134,10 @@ class Runtime:
         self.switches = Switches()
         self.aliases = AliasTable()
         """Which ids mean the same; filled on the writer's thread before anybody else looks."""
-        self.warm = WarmLanes(settings.warm_max, self._on_crowded)
+        self.warm = WarmLanes(settings.warm_max, self._on_crowded, self.look_at_memory)
+        self.memory = MemoryFacts()
+        """What the warden has seen and done about memory."""
+        self._machine = machine
         self.system = ActorSystem(clock=clock, on_crash=self._on_crash, on_dead_letter=self._on_dead_letter)
         self._arrivals = itertools.count(1)
         self._rng = rng
@@ -218,9 +227,20 @@ class Runtime:
             self.warm,
             self.clock,
             self.settings.idle_ms,
+            self._memory_watch(),
             dispatcher=lanes,
             name="warden",
         )
+
+    def _memory_watch(self) -> MemoryWatch | None:
+        pressure = self.settings.pressure
+        if self._machine is None or not pressure.memory_high:
+            return None
+        return MemoryWatch(pressure, self._machine, self.directory.stays, self._on_error, self.memory)
+
+    def look_at_memory(self) -> None:
+        """Have the warden look at memory before its time."""
+        self._warden.signal(Look())
 
     def add_account(self, platform: str, account: str, sender: Sender, drafts: Drafts | None = None) -> None:
         """Deliver through ``sender`` what is owed to this account; ``drafts``: what its platform can show besides."""
@@ -341,7 +361,11 @@ class Runtime:
     def _chat_moved(self, lane: str, old: str, new: str) -> None:
         """A platform refused a send because the chat has another id now."""
         platform, _, scope, account, *_ = key_parts(lane)
-        alias = Alias(platform, old, new, "chat", account, scope)
+        try:
+            alias = Alias(platform, old, new, "chat", account, scope)
+        except InvalidInputError as error:  # whatever the platform calls its chats, the delivery lives
+            self._on_error("alias", error)
+            return
         self.learn_alias(alias, lambda error: None if error is None else self._on_error("alias", error))
 
     def move_session(self, order: MoveSession) -> None:
@@ -429,6 +453,7 @@ class Runtime:
             on_error=self._on_error,
             routed=lambda key: self.on_routed(key),  # noqa: PLW0108  (as restart, below)
             touched=self.warm.touched,
+            turned=self.warm.turned,
             move=self._move_here,
             counted=lambda lane, count: self.on_counted(lane, count),  # noqa: PLW0108  (as below)
             restart=lambda: self.on_restart(),  # noqa: PLW0108  (whoever hears of it is named later)

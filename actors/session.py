@@ -86,6 +86,7 @@ from seriatim.mail import (
 from seriatim.media import Media
 from seriatim.model import SessionSource, Target
 from seriatim.outbox import Channel
+from seriatim.pressure import stays
 from seriatim.shown import Loaded
 from seriatim.turn import (
     Claim,
@@ -241,6 +242,8 @@ class LanePorts:
     running: RunningTurns
     touched: Callable[[str, int], None]
     """Called when a turn starts, with the lane's key and its warm bytes: feeds the cache's order."""
+    turned: Callable[[str, int], None]
+    """The same when a turn has ended."""
     move: Callable[[str, MoveHere], object]
     """Called when a session of another lane is to be bound to this one (its key)."""
     counted: Callable[[str, int], object]
@@ -435,16 +438,8 @@ class SessionActor(PooledActor):
 
     def _passivate(self, message: Passivate) -> None:
         gate = self._gate
-        state = gate.durable
-        why = None
-        if message.incarnation != gate.incarnation:
-            why = "another incarnation was meant"
-        elif state.running is not None:
-            why = "mid-turn"
-        elif state.waiting or state.owed or state.delegations:
-            why = "open work"
-        elif not gate.quiescent():
-            why = "unflushed"
+        why = stays(gate) if message.incarnation == gate.incarnation else "another incarnation was meant"
+        if why == "unflushed":
             self._act(gate.flush(self._now))
         if why is None:
             self._over = True
@@ -482,9 +477,10 @@ class SessionActor(PooledActor):
 
     def _return_slot(self, permit: Permit | None, effect: ReturnSlot) -> None:
         self._ports.running.over(self.key)
+        self._ports.turned(self.key, self._transcript.bytes)
         self._ports.slots.give_back(self.key)
         if self._shown is not None:
-            self._show_idle()
+            self._show_idle(silent=effect.silent)
 
     # --- what a running turn shows -----------------------------------------------------------------------
 
@@ -510,10 +506,10 @@ class SessionActor(PooledActor):
         target = shown[0]
         self._ports.deliveries.show(target.platform, target.account, Delta(self.key, delta.generation, delta.text))
 
-    def _show_idle(self) -> None:
+    def _show_idle(self, *, silent: bool) -> None:
         assert self._shown is not None
         (target, generation), self._shown = self._shown, None
-        self._ports.deliveries.show(target.platform, target.account, Idle(self.key, generation))
+        self._ports.deliveries.show(target.platform, target.account, Idle(self.key, generation, silent))
 
     def _read_shown(self, permit: Permit | None, effect: ReadShown) -> None:
         self._ports.reader.tell(ReadSession(effect.session, effect.whole, self.own_ref, effect.besides))

@@ -29,6 +29,10 @@ DRAFT_FIRST_MS = 300
 """Pieces that come so soon after the first one are shown with it."""
 DRAFT_EVERY_MS = 1_000
 """How often a draft is edited at most: platforms bound edits to about one a second in a chat."""
+UNSAID_TEXT = "(no answer)"
+"""What a draft is edited into whose turn ends in silence: nobody is to wait for the rest of it."""
+UNSAID_TRIES_MAX = 5
+"""How often that is tried."""
 TYPING_MS = 4_000
 """How often the hint is repeated: the shortest-lived one known to us goes out after five seconds."""
 
@@ -52,10 +56,11 @@ class Delta(Struct, frozen=True):
 
 
 class Idle(Struct, frozen=True):
-    """The lane's turn is over."""
+    """The lane's turn is over. ``silent``: it has ended well, and nothing is owed for it."""
 
     lane: str
     generation: int
+    silent: bool = False
 
 
 class _Show(Struct, frozen=True):
@@ -89,7 +94,9 @@ class Shower(Protocol):
 
 @define
 class _Draft:
-    """A running turn's reply so far; ``delivery``: the reply that it has become, once the turn has ended."""
+    """A running turn's reply so far; ``delivery``: the reply that it has become, once the turn has ended; ``tries``:
+    those that are left to take it back, where it has become none.
+    """
 
     working: Working
     message_id: str
@@ -99,6 +106,7 @@ class _Draft:
     timed: bool = False
     over: bool = False
     delivery: str = ""
+    tries: int = 0
 
 
 class Drafts:
@@ -118,6 +126,7 @@ class Drafts:
         self._types = types
         self._running: dict[str, _Draft] = {}
         self._waited_for: dict[str, _Draft] = {}
+        self._unsaid: dict[tuple[str, int], _Draft] = {}
         self._ticking = False
         self.ref: Ref[Any] | None = None
         self.busy: Callable[[Target], bool] = lambda target: False
@@ -134,6 +143,8 @@ class Drafts:
             draft = self._running.get(message.lane)
             if draft is not None and draft.working.generation == message.generation:
                 del self._running[message.lane]
+                if message.silent and (draft.message_id or draft.sending):
+                    self._unsay(draft)
         elif kind is _Show:
             self._show_due(message)
         elif kind is _Shown:
@@ -194,12 +205,25 @@ class Drafts:
         if not message.lane:
             self._type()
             return
-        draft = self._running.get(message.lane)
+        draft = self._unsaid.get((message.lane, message.generation)) or self._running.get(message.lane)
         if draft is None or draft.working.generation != message.generation:
             return
         draft.timed = False
         if not draft.over and not draft.sending:
             self._show(draft)
+        self._forget_unsaid(draft)
+
+    def _unsay(self, draft: _Draft) -> None:
+        """What is shown won't be said: the message is to say so, when nothing of it is on its way any more."""
+        draft.text, draft.over, draft.tries = UNSAID_TEXT, False, UNSAID_TRIES_MAX
+        self._unsaid[draft.working.lane, draft.working.generation] = draft
+        if not draft.sending:
+            self._show(draft)
+            self._forget_unsaid(draft)
+
+    def _forget_unsaid(self, draft: _Draft) -> None:
+        if not draft.sending and not draft.timed:
+            self._unsaid.pop((draft.working.lane, draft.working.generation), None)
 
     def _show(self, draft: _Draft) -> None:
         target = draft.working.target
@@ -238,14 +262,17 @@ class Drafts:
             wait_ms = max(wait_ms, error.retry_after_s * 1000)
         if error is not None:
             draft.shown = ""
+            draft.tries -= 1
+            draft.over = draft.over or not draft.tries
         if draft.delivery:
             self._waited_for.pop(draft.delivery, None)
             self.settled(draft.delivery, draft.message_id)
         elif not draft.over and draft.text:
             self._time(draft, wait_ms)
+        self._forget_unsaid(draft)
 
     def _sent(self, message: _Shown) -> _Draft | None:
-        for draft in (self._running.get(message.lane), *self._waited_for.values()):
+        for draft in (self._running.get(message.lane), *self._waited_for.values(), *self._unsaid.values()):
             if draft is None or not draft.sending:
                 continue
             if (draft.working.lane, draft.working.generation) == (message.lane, message.generation):

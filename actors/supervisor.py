@@ -65,6 +65,7 @@ from seriatim.mail import (
     Quarantine,
     Recover,
 )
+from seriatim.pressure import Why, stays
 from seriatim.turn import DelegationEnded, TurnEnded
 
 _log = logging.getLogger("seriatim.supervisor")
@@ -92,10 +93,29 @@ class Awaken:
 
 @frozen
 class PassivateLane:
-    """Put the lane to rest if it has no open work; ``reason`` goes to its log line."""
+    """Put the lane to rest if it has no open work; ``reason`` goes to its log line.
+
+    ``asked_by`` hears Rested, once its agent's hooks are over, or StaysWarm.
+    """
 
     key: str
     reason: str
+    asked_by: Ref[Any] | None = None
+
+
+@frozen
+class Rested:
+    """The lane has gone to rest; ``bytes`` of transcript and agent went with it."""
+
+    key: str
+    bytes: int
+
+
+@frozen
+class StaysWarm:
+    """The lane doesn't rest now."""
+
+    key: str
 
 
 @frozen
@@ -150,6 +170,8 @@ class _Lane:
     """Its next incarnation, or the one that lives, only tells the user that it is given up."""
     unwinding: int = 0
     """The generation of a cancelled turn that may still run; 0 when there is none."""
+    asked_by: Ref[Any] | None = None
+    """Who waits for the end of its passivation."""
     cancelled: int = 0
     """The generation that was cancelled last because its lane died: its end is no turn's end."""
 
@@ -198,6 +220,11 @@ class Directory:
     def gates(self) -> list[Gate]:
         """The live lanes' gates, to look at."""
         return list(self._gates.values())
+
+    def stays(self, key: str) -> Why | None:
+        """Why a lane wouldn't rest if it were asked now; None where it would, unless it has got mail by then."""
+        gate = self._gates.get(key)
+        return "not live" if gate is None else stays(gate)
 
     @property
     def at_rest(self) -> bool:
@@ -618,6 +645,7 @@ class SupervisorActor(PooledActor):
         signal_later(self._ports.clock, wait, self.own_ref, _RestartDue(lane.key, lane.incarnation))
 
     def _bury(self, lane: _Lane) -> None:
+        self._tell_stays(lane)
         self._ports.directory.remove(lane.key)
         self._ports.directory.starting.add(lane.key)
         lane.ref = None
@@ -640,11 +668,15 @@ class SupervisorActor(PooledActor):
     def _passivate(self, message: PassivateLane) -> None:
         lane = self._lanes.get(message.key)
         if lane is None or lane.state != "live" or lane.ref is None or self._merger.wants(lane.key):
+            if message.asked_by is not None:
+                message.asked_by.signal(StaysWarm(message.key))
             return
+        lane.asked_by = message.asked_by
         try:
             # Behind the data mail that is already there, so that none of it is left unserved.
             lane.ref.tell(Passivate(lane.incarnation, message.reason))
         except (MailboxFullError, ActorDeadError):
+            self._tell_stays(lane)
             return
         lane.state = "passivating"
         self._ports.directory.remove(lane.key)
@@ -657,7 +689,11 @@ class SupervisorActor(PooledActor):
             return
         # It may still wait for a slot that it no longer needs; a grant to the dead would wake nobody.
         self._ports.slots.give_back_all(lane.key)
-        self._ports.runner.evict(lane.key)
+        asked_by, warm_bytes = lane.asked_by, message.bytes
+        self._ports.runner.evict(
+            lane.key,
+            None if asked_by is None else lambda agent: asked_by.signal(Rested(lane.key, warm_bytes + agent)),
+        )
         self._ports.gone(lane.key)
         del self._lanes[lane.key]
         if lane.held or self._merger.wants(lane.key):
@@ -668,8 +704,14 @@ class SupervisorActor(PooledActor):
         lane = self._lanes.get(message.key)
         if lane is None or lane.incarnation != message.incarnation or lane.ref is None or lane.gate is None:
             return
+        self._tell_stays(lane)
         lane.state = "live"
         self._ports.directory.add(lane.key, lane.ref, lane.gate)
         held, lane.held = lane.held, []
         for mail in held:
             self._forward(lane, mail)
+
+    def _tell_stays(self, lane: _Lane) -> None:
+        asked_by, lane.asked_by = lane.asked_by, None
+        if asked_by is not None:
+            asked_by.signal(StaysWarm(lane.key))

@@ -83,8 +83,11 @@ class TurnRunner(Protocol):
         """What background work has given so far; "" for unknown work."""
         ...
 
-    def evict(self, lane: str) -> int:
-        """Begin the soft release of the lane's idle warm agent; its logical bytes, 0 if none or in use."""
+    def evict(self, lane: str, done: Callable[[int], object] | None = None) -> int:
+        """Begin the soft release of the lane's idle warm agent; its logical bytes, 0 if none or in use.
+
+        ``done`` is called once, with these bytes, when the agent's hooks are over; at once if there are none.
+        """
         ...
 
     def compress(self, lane: str, session: str, history: Sequence[Message], done: Summed) -> None:
@@ -236,9 +239,13 @@ class AgentRunner:
         """See TurnRunner.output."""
         return self._delegations.output(name)
 
-    def evict(self, lane: str) -> int:
+    def evict(self, lane: str, done: Callable[[int], object] | None = None) -> int:
         """See TurnRunner.evict."""
-        return 0 if self._warm is None or self._closed else self._warm.evict(lane)
+        if self._warm is not None and not self._closed:
+            return self._warm.evict(lane, done)
+        if done is not None:
+            done(0)
+        return 0
 
     def compress(self, lane: str, session: str, history: Sequence[Message], done: Summed) -> None:
         """See TurnRunner.compress."""

@@ -31,6 +31,8 @@ class Warm:
     made: asyncio.Task[Any]
     users: set[int] = field(factory=set)
     replaced: bool = False
+    resting: str | None = None
+    """The lane that has gone to rest meanwhile: who still uses the agent then releases it."""
 
     @property
     def usable(self) -> bool:
@@ -80,19 +82,33 @@ class WarmAgents:
     def give_back(self, warm: Warm, generation: int) -> None:
         """The turn has let go of the agent."""
         warm.users.discard(generation)
-        if warm.replaced and not warm.users:
+        if warm.users:
+            return
+        if warm.replaced:
             self._spawn(self._retire(warm, soft_for=None))
+        elif warm.resting is not None and self._warm.get(warm.resting) is warm:
+            self.evict(warm.resting)
 
-    def evict(self, lane: str) -> int:
-        """Begin the soft release of an idle agent; its logical bytes, or 0 if there is none to release."""
+    def evict(self, lane: str, done: Callable[[int], object] | None = None) -> int:
+        """Begin the soft release of an idle agent; its logical bytes, or 0 if there is none to release yet.
+
+        One that a cancelled turn has not let go of is released when it has, unless the lane takes it up again.
+        ``done`` is called with the bytes when the hooks are over; at once if there are none.
+        """
         warm = self._warm.get(lane)
         if warm is None or warm.users or not warm.made.done() or not warm.usable or lane in self._retiring:
+            if warm is not None and warm.users:
+                warm.resting = lane
+            if done is not None:
+                done(0)
             return 0
         del self._warm[lane]
         size = self._size(warm.made.result())
         task = self._spawn(self._retire(warm, soft_for=lane))
         self._retiring[lane] = task
         task.add_done_callback(lambda _: self._retiring.pop(lane, None))
+        if done is not None:
+            task.add_done_callback(lambda _: done(size))
         return size
 
     async def close(self, timeout_s: float) -> None:

@@ -12,8 +12,9 @@ import attrs
 from seriatim.actors.delivery import SendDone
 from seriatim.actors.eager import begin
 from seriatim.actors.outlet import Report
+from seriatim.adapters.answers import message_id_of, refusal_of, text_max_of
 from seriatim.adapters.base import Adapter, Edits, Lookup
-from seriatim.errors import SendError
+from seriatim.errors import InvalidInputError, SendError
 from seriatim.model import Outbound, Sent, Target
 from seriatim.outbox import Channel
 
@@ -83,17 +84,18 @@ class AdapterSender:
         message_id: str | None = None
         error: SendError | None = None
         try:
-            sent: Sent | None = await (self._adapter.send(out) if not (out.edits or out.look) else self._otherwise(out))
-            message_id = None if sent is None else sent.message_id
+            sent = self._adapter.send(out) if not (out.edits or out.look) else self._otherwise(out)
+            # A send that returned says that the platform has it, be it async or not.
+            message_id = message_id_of(await sent if hasattr(sent, "__await__") else sent, self._fault)
         except SendError as refused:
-            error = refused
+            error = refusal_of(refused, self._fault)
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise  # it took too long, which was told, or the loop is being closed
             error = SendError("the adapter cancelled its own send", ambiguous=True)
         except GeneratorExit:
-            raise  # the loop is gone
+            error = SendError("GeneratorExit", ambiguous=True)  # the loop is gone, and nobody hears it; or it says so
         except BaseException as failed:  # noqa: BLE001
             # What an adapter's bug left behind nobody knows: the part may have arrived.
             self._on_error(f"send {self._adapter.account}", failed)
@@ -101,6 +103,9 @@ class AdapterSender:
             if isinstance(failed, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
                 self._loop.call_soon(_raise, failed)  # may be a real Ctrl-C: recorded first, and then the host's
         return SendDone(out.delivery, out.part, message_id, error)
+
+    def _fault(self, error: InvalidInputError) -> None:
+        self._on_error(f"send {self._adapter.account}", error)
 
     async def _otherwise(self, out: Outbound) -> Sent | None:
         """Edit a message into this one; or ask first whether an earlier attempt arrived."""
@@ -150,7 +155,7 @@ class AdapterSender:
     def channel(self, target: Target) -> Channel:
         """The way to ``target`` as of now."""
         try:
-            up, text_max = self._adapter.connected, self._adapter.text_max(target)
+            up, text_max = self._adapter.connected, text_max_of(self._adapter.text_max(target))
         except Exception as error:  # noqa: BLE001
             self._on_error(f"adapter {self._adapter.account}", error)
             return Channel()

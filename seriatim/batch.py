@@ -14,7 +14,7 @@ from attrs import Factory, define, frozen
 
 from seriatim.budgets import Ask, unlimited
 from seriatim.commits import Binding, Commit, Part
-from seriatim.effects import RETURN_SLOT, ROUTED, Deliver, Effect, WantSlot
+from seriatim.effects import ROUTED, Deliver, Effect, ReturnSlot, WantSlot
 from seriatim.errors import HeadMismatchError
 from seriatim.events import FORMAT_VERSION, Data, Event, LogId, lane_log, session_log, weight
 from seriatim.lane import LaneState, SessionPart, apply_lane, apply_session, hot
@@ -351,9 +351,9 @@ class Batch:
             self.internal.append(WantSlot(person, resumes))
         return False
 
-    def return_slot(self) -> None:
-        """The running turn is over once this commit is durable."""
-        self.after.append(RETURN_SLOT)
+    def return_slot(self, *, silent: bool = False) -> None:
+        """The running turn is over once this commit is durable. ``silent``: as in ReturnSlot."""
+        self.after.append(ReturnSlot(silent))
 
     # --- the commit ------------------------------------------------------------------------------------
 

@@ -45,9 +45,9 @@ _TOLD: Final = (
         "queue",
         "[TEXT | cancel N | edit N TEXT | move N M | clear]",
         "gives TEXT a turn of its own after the others, or shows and changes what waits",
-        "TEXT is never merged with anything, and never displaced. Without a text it lists what waits, by numbers; "
-        "`cancel`, `edit`, `move` and `clear` change what one has said oneself. `-- TEXT` queues what looks like "
-        "one of these.",
+        "TEXT is never merged with anything, and never displaced; behind something else, one is told its place. "
+        "Without a text it lists what waits, by numbers; `cancel`, `edit`, `move` and `clear` change what one has said "
+        "oneself. `-- TEXT` queues what looks like one of these.",
     ),
     Told(
         "undo",
@@ -73,9 +73,10 @@ _TOLD: Final = (
         "compress",
         "",
         "lets a summary stand for all but the newest turns",
-        "The agent makes it, if it can, beside whatever else happens; one hears of the end. It also happens by itself "
-        "before a turn when the last prompt was larger than `agent.compress_above_tokens`. The newest "
-        "`agent.compress_keep_turns` turns stay as they are, and the log keeps everything.",
+        "The agent makes it, if it can, beside whatever else happens; one hears of the end, also when it was "
+        "interrupted: it isn't begun again by itself. A compression also happens before a turn when the last prompt "
+        "was larger than `agent.compress_above_tokens`. The newest `agent.compress_keep_turns` turns stay as they are, "
+        "and the log keeps everything.",
     ),
     Told(
         "title",

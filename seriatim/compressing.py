@@ -1,22 +1,22 @@
 """Compression: a summary takes the place of a conversation's older messages; the newest turns stay as they are.
 
 The agent makes the summary, outside the lane and beside whatever the lane does. Its result is appended only if what it
-stands for is still shown and unchanged; otherwise it is late and touches nothing. Nothing of this is durable before
-the summary is: after a crash it has not happened.
+stands for is still shown and unchanged; otherwise it is late and touches nothing. Nothing of it is durable before the
+summary is: after a crash it has not happened. A /compress waits for its end like any message, so that whoever asked
+hears of it whatever happens; it isn't begun again by itself, since it may be what the process died of.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from seriatim.answering import accept_command, answer_command, say
+from seriatim.answering import accept_command, say
 from seriatim.batch import Batch
-from seriatim.effects import CompressionWanted, CompressSession
+from seriatim.effects import Ack, CompressionWanted, CompressSession, Finished
 from seriatim.events import Event, mend_text
 from seriatim.inbox import reply_target
 from seriatim.lane import LaneState
 from seriatim.mail import CompressionDue, Inbound, SummaryMade
-from seriatim.model import Target
 from seriatim.shown import Shown
 from seriatim.surface import says_something
 from seriatim.surface_commands import BUSY_TEXT, STOPPED_HINT_TEXT, at_work
@@ -26,6 +26,7 @@ COMPRESSED_TEXT: Final = "Compressed: {0} messages became one."
 NOTHING_TO_COMPRESS_TEXT: Final = "There is nothing to compress: only the newest turns are left as they are."
 NOT_COMPRESSED_TEXT: Final = "Not compressed: {0}."
 CHANGED: Final = "the conversation has changed meanwhile"
+INTERRUPTED: Final = "it was interrupted; ask again if you still want it"
 
 
 def compress_command(batch: Batch, m: Inbound) -> None:
@@ -43,9 +44,11 @@ def compress_command(batch: Batch, m: Inbound) -> None:
         say(batch, m, NOTHING_TO_COMPRESS_TEXT)
         return
     accept_command(batch, m)
+    batch.after.append(Ack(m.id, "accepted", batch.state.bound or "", 0))
     to = reply_target(batch, m.id)
-    answer_command(batch, m, COMPRESSING_TEXT.format(len(older)))
-    batch.after.append(_order(shown, older, to, told=True))
+    if to is not None:
+        batch.owe(COMPRESSING_TEXT.format(len(older)), to)
+    batch.after.append(_order(shown, older, m.id))
 
 
 def is_crowded(batch: Batch) -> bool:
@@ -72,7 +75,7 @@ def compression_due(batch: Batch, m: CompressionDue) -> None:
     if shown is None or not older:
         batch.now.uncompressed = (m.session, m.turn)
     else:
-        batch.after.append(_order(shown, older, None, told=False))
+        batch.after.append(_order(shown, older))
 
 
 def at_rest_or_running(state: LaneState) -> bool:
@@ -83,6 +86,8 @@ def at_rest_or_running(state: LaneState) -> bool:
 def summary_made(batch: Batch, m: SummaryMade) -> None:
     """The agent's summary, or why there is none."""
     state, order = batch.state, m.order
+    if order.asked and order.asked not in state.waiting:
+        return  # told as interrupted
     part = state.session
     if part is None or part.id != order.session or part.changed > order.head:
         why = CHANGED
@@ -95,11 +100,24 @@ def summary_made(batch: Batch, m: SummaryMade) -> None:
         batch.append(part, (Event("assistant/message", part.head, batch.time, data, False, sources, operation),))
         batch.size += len(m.text)
         why = ""
-    if why and part is not None and not m.order.told:
+    if order.asked:
+        _answer(batch, order.asked, NOT_COMPRESSED_TEXT.format(why) if why else COMPRESSED_TEXT.format(len(order.seqs)))
+    elif why and part is not None:
         batch.now.uncompressed = (part.id, _prompt(state)[1])
-    if order.told:
-        done = COMPRESSED_TEXT.format(len(order.seqs))
-        batch.owe(NOT_COMPRESSED_TEXT.format(why) if why else done, order.to)
+
+
+def close_compressions(batch: Batch) -> None:
+    """A new incarnation: who waits for a summary of the one before is told that there will be none."""
+    for held in list(batch.state.waiting.values()):
+        if held.data.get("command") == "compress":
+            _answer(batch, held.data["id"], NOT_COMPRESSED_TEXT.format(INTERRUPTED))
+
+
+def _answer(batch: Batch, inbox_id: str, text: str) -> None:
+    to = reply_target(batch, inbox_id)
+    batch.lane("inbox/answered", {"id": inbox_id, "by": "command", "end": "completed"})
+    batch.after.append(Finished(inbox_id, "answered", text, "completed"))
+    batch.owe(text, to)
 
 
 def _prompt(state: LaneState) -> tuple[int, int]:
@@ -129,8 +147,8 @@ def _older(shown: Shown, keep_turns: int) -> list[Event]:
     return older if worth and not calls else []
 
 
-def _order(shown: Shown, older: list[Event], to: Target | None, *, told: bool) -> CompressSession:
+def _order(shown: Shown, older: list[Event], asked: str = "") -> CompressSession:
     seqs = tuple(event.seq for event in older)
     said = tuple(event for event in older if says_something(event))
     turn = older[-1].data.get("turn", 0)
-    return CompressSession(shown.session, shown.part.head, seqs, turn, said, to, told)
+    return CompressSession(shown.session, shown.part.head, seqs, turn, said, asked)

@@ -5,10 +5,8 @@ Three sources, the later one wins: the defaults below, one TOML file, and enviro
 part: ``SERIATIM_HOME``). Inside the file's texts ``${NAME}`` stands for an environment variable. Anything not
 understood is refused with its dotted key; nothing is accepted and then ignored.
 
-Keys keep the names that gateways of this kind already use. They come with the work that obeys them, so these are
-unknown keys until then: ``agent.agent_cache.memory_high_mb``, ``.max_evictions_per_pass`` and ``.protect_recent``
-(eviction by memory pressure). The timer settings of old configurations are taken, have no effect, and are named in one
-warning.
+Keys keep the names that gateways of this kind already use. The timer settings of old configurations are taken, have no
+effect, and are named in one warning.
 """
 
 from __future__ import annotations
@@ -24,6 +22,7 @@ from seriatim.context import HomeChannel
 from seriatim.errors import ConfigError, InvalidInputError
 from seriatim.limits import ALBUM_MS_MAX, ID_CHARS_MAX, WAITING_MAX
 from seriatim.model import Platform
+from seriatim.pressure import MemoryHigh
 from seriatim.settings import (
     Kind,
     build,
@@ -50,15 +49,50 @@ _FACTORY = r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*"
 _URL = r"https?://[^\s/]+(/\S*)?"
 _OPERATOR = r"[a-z0-9_-]+:\S.*"
 _DAY_S = 86_400
+_OFF = frozenset({"", "off", "none", "false", "disabled"})
+
+
+def _memory_high() -> Kind:
+    number = whole(0)
+
+    def check(value: object) -> object:
+        if isinstance(value, str):
+            word = value.strip().lower()
+            if word != "auto" and word not in _OFF:
+                raise ValueError
+            return "auto" if word == "auto" else 0
+        return 0 if value is False else number.check(value)
+
+    def read(line: str) -> object:
+        if not line.strip():
+            raise ValueError  # a variable that is empty was forgotten, not meant
+        return int(line) if line.strip().isdecimal() else line
+
+    return Kind('"auto", a whole number of MiB of at least 1, or "off"', check, read)
 
 
 @attrs.frozen(kw_only=True)
 class AgentCacheConfig:
-    """How many warm agents and transcripts are kept in memory."""
+    """How many warm agents and transcripts are kept in memory, and how much memory they may take."""
 
     max_size: int = setting(128, whole(1, 1_000_000), doc="Warm sessions kept; the longest unused goes first.")
     idle_ttl_secs: int = setting(
         3600, whole(0), doc="A session without a turn for so many seconds is let go of from memory; 0: never."
+    )
+    memory_high_mb: MemoryHigh = setting(
+        "auto",
+        _memory_high(),
+        doc="MiB of anonymous memory over which the longest unused warm sessions are let go of; 0 or a word for off: "
+        'never. "auto": 65 % of the tightest limit of the control groups that the process is in, else of the '
+        "machine's memory; off if that is under 512.",
+    )
+    max_evictions_per_pass: int = setting(
+        16, whole(1, 1_000_000), doc="Sessions that are let go of at a time then; memory is looked at each minute."
+    )
+    protect_recent: int = setting(
+        8,
+        whole(0, 1_000_000),
+        doc="The most recently used sessions, which stay then; never more than half of the warm ones.",
     )
 
 

@@ -19,7 +19,7 @@ from seriatim.budgets import person_of
 from seriatim.busy import BUSY, interrupt, refuses, steer, user_message
 from seriatim.closers import OpenTurn
 from seriatim.commands import COMMANDS, unknown_command
-from seriatim.compressing import compression_due, is_crowded, summary_made
+from seriatim.compressing import close_compressions, compression_due, is_crowded, summary_made
 from seriatim.delegations import close_lost, delegation_ended, delegation_wanted
 from seriatim.effects import (
     Ack,
@@ -69,7 +69,7 @@ from seriatim.mail import (
 )
 from seriatim.media import blobs_of
 from seriatim.moving import move_refused
-from seriatim.queue_commands import queued_text
+from seriatim.queue_commands import queued_text, tell_queued
 from seriatim.queueing import Place, authority, entry_of, fits, place, size_of, turns_before
 from seriatim.recovery import close_turn, recover, take_up_all, with_shown
 from seriatim.retrying import claims_of, stands_in
@@ -136,6 +136,7 @@ def _inbound(batch: Batch, m: Inbound) -> None:
         _accept(batch, m, "wake" if m.event.internal else "human")
     elif queued is not None:
         _accept(batch, m if queued == m.args else replace(m, args=queued), "queue")
+        tell_queued(batch, m)
     else:
         COMMANDS.get(m.command, unknown_command)(batch, m)
         start_next(batch)
@@ -372,13 +373,15 @@ def _turn_ended(batch: Batch, m: TurnEnded) -> None:
     end_claims(batch, m.reason, text)
     if state.unreached:
         tell_unreached(batch, running, to)
+    silent = False
     if m.reason in ("failed", "timeout"):
         how = "took too long" if m.reason == "timeout" else "failed"
         failure = with_shown(batch, shown, FAILED_TEXT.format(how=how))
         batch.owe(failure, to, running.turn, claim=running.ids[0], draft=draft)
     else:
-        batch.owe(text or "", to, running.turn, detail or "empty", claim=running.ids[0], draft=draft)
-    batch.return_slot()
+        owes = batch.owe(text or "", to, running.turn, detail or "empty", claim=running.ids[0], draft=draft)
+        silent = not owes and m.reason == "completed"
+    batch.return_slot(silent=silent)
     start_next(batch)
 
 
@@ -425,6 +428,8 @@ def _recover(batch: Batch, m: Recover) -> None:
         answer_again(batch)
     if batch.state.delegations:
         close_lost(batch, m)
+    if batch.state.waiting:
+        close_compressions(batch)
     start_next(batch)
 
 

@@ -203,7 +203,7 @@ class CompressSession(Struct, frozen=True):
     """Have the agent sum up ``said``; the result comes back as SummaryMade.
 
     ``seqs``: the messages that it will stand for, in their order, as shown after ``head`` events of the session; the
-    last of them belongs to ``turn``. ``told``: somebody asked for it and hears of the end, at ``to``.
+    last of them belongs to ``turn``. ``asked``: the command that asked for it and waits for the end; "" for none.
     """
 
     session: str
@@ -211,8 +211,7 @@ class CompressSession(Struct, frozen=True):
     seqs: tuple[int, ...]
     turn: int
     said: tuple[Event, ...]
-    to: Target | None
-    told: bool
+    asked: str = ""
 
 
 class RestartGateway(Struct, frozen=True):
@@ -230,7 +229,9 @@ class WantSlot(Struct, frozen=True):
 
 
 class ReturnSlot(Struct, frozen=True):
-    """The turn that held a slot is over. Internal."""
+    """The turn that held a slot is over. ``silent``: it has ended well, and nothing is owed for it. Internal."""
+
+    silent: bool = False
 
 
 class ReadShown(Struct, frozen=True):
@@ -246,7 +247,6 @@ class Routed(Struct, frozen=True):
 
 
 ROUTED: Final = Routed()
-RETURN_SLOT: Final = ReturnSlot()
 
 Effect = (
     Ack

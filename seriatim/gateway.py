@@ -411,7 +411,8 @@ class Gateway(OwnLoop):
 
     def health(self) -> Mapping[str, Any]:
         """How things stand: state, adapters, store; lanes live, restarted after a crash and given up; turns running and
-        waiting for a slot; replies owed; dead letters by reason (see actors.refs.DeadLetter). Any thread.
+        waiting for a slot; replies owed; dead letters by reason (see actors.refs.DeadLetter); memory (see
+        actors.pressure.MemoryFacts). Any thread.
 
         ``start`` tells what this start found: whether the stop before was a clean one (None without a home), and the
         lanes and turns that were open. ``storage`` holds the fields of ``StoreHealth``, the paths among them that
@@ -444,6 +445,7 @@ class Gateway(OwnLoop):
                 "turns_waiting": runtime.slots.waiting,
                 "replies_pending": runtime.deliveries.pending,
                 "dead_letters": dict(runtime.system.dead_letters),
+                "memory": attrs.asdict(runtime.memory),
             }
         return facts
 
@@ -476,6 +478,8 @@ class _Inbox:
 
     def bounced(self, lane: str, delivery: str, part: int, reason: str) -> None:
         """See adapters.base.Bounces."""
+        if type(part) is not int or type(delivery) is not str or type(reason) is not str:
+            raise InvalidInputError("bounced", "delivery and reason are texts, part is a number")
         runtime = self._gateway._runtime  # noqa: SLF001
         if runtime is not None and lane:
             runtime.directory.post(lane, Bounced(delivery, part, reason))

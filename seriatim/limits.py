@@ -143,6 +143,12 @@ DRAFT_CHARS_MAX: Final = 4096
 BOTS_REST_MS: Final = 600_000
 """After so long without a word from a bot, its next one begins a new exchange."""
 
+PRESSURE_MS: Final = 60_000
+"""How often memory is looked at; a busy gateway may grow by gigabytes in the five minutes of the seed."""
+
+PRESSURE_PASS_MS_MAX: Final = 30_000
+"""How long a pass under memory pressure waits for those that it asked: as long as a turn waits for agents' hooks."""
+
 COMMIT_RETRY_MS: Final = (50, 200, 1_000, 5_000)
 """Waits before a refused kept message is decided again, or an unknown commit is offered again."""
 
@@ -299,6 +305,7 @@ CONFIG_FILE_BYTES_MAX: Final = 1 << 20
 EXTRA_WORKERS_MAX: Final = 256
 """Workers that a pool adds while others block: a chain this long is a loop of asks, not a program."""
 
+assert PRESSURE_PASS_MS_MAX < PRESSURE_MS
 assert STORE_COMMIT_BYTES_MAX < JSONL_FRAME_BYTES_MAX
 assert STORE_COMMIT_BYTES_MAX <= STORE_GROUP_BYTES_MAX
 assert COMMIT_BYTES_MAX // MEDIA_WEIGHT + MEDIA_MAX <= COMMIT_BLOBS_MAX

@@ -24,6 +24,7 @@ from seriatim.actors.counts import RestartCounts
 from seriatim.actors.dispatch import LoopDispatcher, PinnedDispatcher
 from seriatim.actors.entries import Entries
 from seriatim.actors.ids import Ids
+from seriatim.actors.machine import ThisMachine
 from seriatim.actors.notices import Notices
 from seriatim.actors.outlet import Report
 from seriatim.actors.receipts import Receipt
@@ -52,9 +53,10 @@ from seriatim.errors import (
     StoreError,
     StoreUnhealthyError,
 )
-from seriatim.limits import SPOOL_RETRY_MS
+from seriatim.limits import PRESSURE_MS, SPOOL_RETRY_MS
 from seriatim.model import Platform
 from seriatim.parts import check_agent, check_ports, check_types
+from seriatim.pressure import Pressure
 from seriatim.prompts import Prompts
 from seriatim.storage.contract import Store
 from seriatim.storage.home import Home
@@ -230,6 +232,7 @@ class Opening(abc.ABC):
             rng=random.Random(),
             on_error=self._on_error,
             on_fatal=self._on_fatal,
+            machine=ThisMachine(),
         )
         runtime.on_store = lambda trouble: loop.call_soon_threadsafe(self._on_store, trouble)
         runtime.on_restart = self._on_restart
@@ -415,7 +418,7 @@ def prompts_of(config: GatewayConfig, adapters: Sequence[Adapter], store_id: str
 
 def settings_of(config: GatewayConfig) -> Settings:
     """What the actors need of the configuration."""
-    told = config.budgets
+    told, cache = config.budgets, config.agent.agent_cache
     budgets = Limits(
         window_ms=round(told.window_s * 1000),
         turns=told.turns,
@@ -452,11 +455,17 @@ def settings_of(config: GatewayConfig) -> Settings:
         slots_max=config.turns.concurrency_max,
         per_user_max=config.turns.per_user_max,
         budgets=budgets,
-        warm_max=config.agent.agent_cache.max_size,
-        idle_ms=config.agent.agent_cache.idle_ttl_secs * 1000,
+        warm_max=cache.max_size,
+        idle_ms=cache.idle_ttl_secs * 1000,
         age_ms_max=config.delivery.max_age_s * 1000,
         dm_without_ids=config.admission.dm_without_ids == "shared",
         silence_ms=config.agent.gateway_timeout * 1000,
+        pressure=Pressure(
+            memory_high=cache.memory_high_mb,
+            per_pass=cache.max_evictions_per_pass,
+            protect_recent=cache.protect_recent,
+            every_ms=PRESSURE_MS,
+        ),
     )
 
 

@@ -13,7 +13,8 @@ from seriatim.arguments import IDS, check_config, check_functions, check_port
 from seriatim.errors import InvalidInputError
 from seriatim.storage.files import check_path
 
-_ADAPTER: Final = ("platform", "account", "run", "send")
+_ADAPTER: Final = ("platform", "account", "capabilities")
+_ADAPTER_METHODS: Final = ("run", "send", "text_max")
 _CLOCK: Final = ("now_ms", "monotonic_ms", "call_later")
 _STORE: Final = ("commit", "fence", "keep", "reader", "health", "close")
 
@@ -36,7 +37,8 @@ def check_types(home: Any, config: Any, adapters: Any) -> None:
     if not isinstance(adapters, Sequence):
         raise InvalidInputError("adapters", f"a sequence of adapters is needed, not {type(adapters).__name__}")
     for adapter in adapters:
-        if not all(hasattr(adapter, name) for name in _ADAPTER):
+        methods = all(callable(getattr(adapter, name, None)) for name in _ADAPTER_METHODS)
+        if not methods or not all(hasattr(adapter, name) for name in _ADAPTER):
             raise InvalidInputError("adapters", f"{type(adapter).__name__} is no adapter")
 
 

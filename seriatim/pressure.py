@@ -5,7 +5,8 @@ Pure; ``seriatim.actors.machine`` reads the machine, ``seriatim.actors.pressure`
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from itertools import islice
 from typing import TYPE_CHECKING, Final, Literal
 
 from attrs import frozen
@@ -20,6 +21,9 @@ AUTO_PERCENT: Final = 65
 
 AUTO_BYTES_MIN: Final = 512 * MIB
 """An automatic budget below this is none: it would be over at every look, and nothing would ever stay warm."""
+
+STEP_PERCENT: Final = 6
+"""Of the budget: conversations that have grown by so much since the last look are worth another, before its time."""
 
 LOW_PERCENT: Final = 90
 """Of the budget: what a pass aims at, so that the next message doesn't bring on the next pass."""
@@ -63,6 +67,11 @@ def low_bytes(budget: int) -> int:
     return budget * LOW_PERCENT // 100
 
 
+def step_bytes(budget: int) -> int:
+    """After how much growth memory is looked at again."""
+    return max(1, budget * STEP_PERCENT // 100)
+
+
 def protected(warm: int, protect_recent: int) -> int:
     """How many of so many warm lanes are too recent to be asked: at most half, since a few large ones may be all the
     trouble.
@@ -70,15 +79,15 @@ def protected(warm: int, protect_recent: int) -> int:
     return min(protect_recent, warm // 2)
 
 
-def choose(warm: Sequence[Warm], excess_bytes: int, pressure: Pressure) -> tuple[str, ...]:
-    """Whom to ask, the least recently used first, as ``warm`` is ordered.
+def choose(warm: Iterable[Warm], count: int, excess_bytes: int, pressure: Pressure) -> tuple[str, ...]:
+    """Whom to ask, the least recently used first, as ``warm`` is ordered; ``count`` of them there are.
 
     As many as it takes until what they are accounted for makes up for ``excess_bytes``, at most ``per_pass``. Who has
     something open is passed over, and takes nobody's place.
     """
     chosen: list[str] = []
     left = excess_bytes
-    for lane in warm[: len(warm) - protected(len(warm), pressure.protect_recent)]:
+    for lane in islice(warm, count - protected(count, pressure.protect_recent)):
         if left <= 0 or len(chosen) >= pressure.per_pass:
             break
         if lane.may_rest:

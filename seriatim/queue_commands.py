@@ -13,15 +13,17 @@ from seriatim.answering import accept_command, answer_command
 from seriatim.batch import Batch
 from seriatim.errors import InvalidInputError
 from seriatim.events import Data
+from seriatim.inbox import reply_target
 from seriatim.limits import QUEUE_LISTED_MAX
 from seriatim.mail import Inbound
-from seriatim.queue_edits import drop, replace_text
+from seriatim.queue_edits import drop, find, replace_text
 from seriatim.queueing import Entry
 from seriatim.turn import inert_label
 
 EMPTY_TEXT: Final = "Nothing waits. {0}queue TEXT gives TEXT a turn of its own after the others."
 NO_SUCH_TEXT: Final = "There is no number {1} in what waits; {0}queue shows it."
 NOT_YOURS_TEXT: Final = "Number {0} holds nothing of yours, so it stays as it is."
+QUEUED_TEXT: Final = "That is number {1} of what waits; {0}queue shows it."
 SHOWN_CHARS: Final = 60
 
 _STEERING: Final = re.compile(
@@ -38,6 +40,17 @@ def queued_text(args: str) -> str | None:
     if args.startswith("--") and args[2:3].isspace():
         return args[2:].strip()
     return None if _STEERING.fullmatch(args) else args
+
+
+def tell_queued(batch: Batch, m: Inbound) -> None:
+    """A text that got a place behind something: whoever queued it hears which, a host from its receipt."""
+    state = batch.state
+    at = find(state, m.id)
+    if at is None or not (at or state.running is not None or state.interrupted):
+        return
+    to = reply_target(batch, m.id)
+    if to is not None:
+        batch.owe(QUEUED_TEXT.format(m.prefix, at + 1), to)
 
 
 def queue_command(batch: Batch, m: Inbound) -> None:

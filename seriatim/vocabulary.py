@@ -309,6 +309,7 @@ _LANE: Final = (
         {
             "turn": _TURN + "; 0 for a command",
             "reason": "receipt, empty, silence marker, the silence's own reason, or aborted: why",
+            "text?": "a command's answer, which its receipt gives",
         },
     ),
     EventType(

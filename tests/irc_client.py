@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-WAIT_S_MAX = 20.0
+WAIT_S_MAX = 60.0
 
 
 class IrcClient:

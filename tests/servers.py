@@ -19,7 +19,7 @@ import pytest
 PACKAGES = {"ngircd": "ngircd", "inspircd": "inspircd", "openssl": "openssl"}
 """Program -> Debian package."""
 
-START_S_MAX = 10.0
+START_S_MAX = 30.0
 
 _NGIRCD = """[Global]
  Name = irc.local

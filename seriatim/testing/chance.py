@@ -58,6 +58,7 @@ class Plan:
     down: float = 0.0
     jumps: float = 0.0
     silence_ms: int = 0
+    pressure: float = 0.0
 
 
 class Dice:
@@ -131,4 +132,5 @@ def plan_of(seed: int) -> Plan:
         down=one(0.0, 0.0, 0.01),
         jumps=one(0.0, 0.0, 0.005),
         silence_ms=one(0, 0, 30_000),
+        pressure=one(0.0, 0.0, 0.03),
     )

@@ -15,12 +15,13 @@ from attrs import define, field
 
 from seriatim.actors.receipts import Receipt
 from seriatim.actors.runtime import Runtime
-from seriatim.compressing import COMPRESSED_TEXT, NOT_COMPRESSED_TEXT
+from seriatim.compressing import COMPRESSING_TEXT
 from seriatim.errors import SeriatimError
 from seriatim.events import Data, Event, LogId, lane_log, session_log
 from seriatim.lane import LaneState, fold
 from seriatim.limits import INTERRUPTIONS_MAX
 from seriatim.outbox import RECOVERED_NOTICE
+from seriatim.queue_commands import QUEUED_TEXT
 from seriatim.queueing import authority
 from seriatim.recovery import GIVEN_UP_TEXT
 from seriatim.snapshots import lane_from_snapshot
@@ -153,6 +154,10 @@ def judge_live(ground: Ground, process: Process, reader: StoreReader) -> None:
         served = key in runtime.directory.live or key in runtime.directory.quarantined
         if not served and not runtime.switches.draining:
             ground.complain(f"{key} has open work and is not live: {hot}")
+    memory = runtime.memory
+    ground.checked["who_was_asked_answers"] += 1
+    if memory.doing != "nothing" or memory.asked != memory.released + memory.refused:
+        ground.complain(f"at rest, and the pass over the warm lanes isn't through: {memory}")
     for receipt in process.receipts:
         ground.checked["no_lost_mail"] += 1
         if receipt.outcome == "pending":
@@ -247,6 +252,8 @@ class _Message:
     moved: bool = False
     """Came with another lane, so its place in this log isn't its place in line."""
     album: str = ""
+    again: str = ""
+    """What a /retry asks once more."""
     """It stands with the other items of that, wherever they stand."""
 
 
@@ -310,6 +317,7 @@ class _Lane:
             authority(data),
             seq,
             album=data.get("album", ""),
+            again=" ".join(asked["text"] for asked in data.get("asks", ())),
         )
         return message
 
@@ -465,13 +473,12 @@ class _Lane:
 
     def _delivery_owed(self, event: Event) -> None:
         self.owed[event.data["id"]] = event
-        # A line ahead of a turn's own answer, or what came of a compression, which was answered when it began.
-        if "tells" not in event.data and not _tells_of_compression(event.data["parts"][0]):
+        # Not what is said ahead of an answer: before a turn's, at a compression's begin, of a place in the queue.
+        if "tells" not in event.data and not _is_ahead(event.data["parts"][0]):
             self.undecided -= 1
 
     def _delivery_none(self, event: Event) -> None:
-        if not _tells_of_compression(event.data.get("text", "")):
-            self.undecided -= 1
+        self.undecided -= 1
 
     def _delivery_settled(self, event: Event) -> None:
         self.settled.add((event.data["id"], event.data["part"]))
@@ -491,8 +498,8 @@ def _check_attempts(ground: Ground, lane: _Lane) -> None:
 # --- replies ---------------------------------------------------------------------------------------------
 
 
-def _tells_of_compression(text: str) -> bool:
-    return text.startswith((NOT_COMPRESSED_TEXT.partition("{")[0], COMPRESSED_TEXT.partition("{")[0]))
+def _is_ahead(text: str) -> bool:
+    return text.startswith((COMPRESSING_TEXT.partition("{")[0], QUEUED_TEXT.partition("{")[0]))
 
 
 def _check_replies(ground: Ground, lane: _Lane) -> None:
@@ -604,7 +611,8 @@ def _check_receipts(ground: Ground, process: Process, lanes: list[_Lane]) -> Non
 
 
 def _texts(lanes: list[_Lane], inbox_id: str) -> str:
-    return " ".join(lane.messages[inbox_id].text for lane in lanes if inbox_id in lane.messages)
+    found = [lane.messages[inbox_id] for lane in lanes if inbox_id in lane.messages]
+    return " ".join(message.text or message.again for message in found)
 
 
 def _check_repeats(ground: Ground) -> None:

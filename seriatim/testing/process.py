@@ -15,6 +15,7 @@ from attrs import define
 
 from seriatim.actors.delivery import SendDone
 from seriatim.actors.ids import Ids
+from seriatim.actors.machine import Reading
 from seriatim.actors.outlet import Tell
 from seriatim.actors.receipts import Receipt
 from seriatim.actors.runtime import Dispatchers, Opened, Runtime, Settings
@@ -22,6 +23,7 @@ from seriatim.actors.simulation import SimulationDispatcher
 from seriatim.actors.summaries import Summed
 from seriatim.model import MessageEvent, Outbound, Target
 from seriatim.outbox import Channel
+from seriatim.pressure import MIB
 from seriatim.storage.contract import Store, StoreReader
 from seriatim.testing.clock import VirtualClock
 from seriatim.testing.scripted import Ran, ScriptedRunner
@@ -30,6 +32,9 @@ from seriatim.turn import Message, Told, TurnEnded, TurnJob
 if TYPE_CHECKING:
     from seriatim.testing.simulator import Simulator
 
+
+MEMORY_BYTES: Final = MIB
+"""The budget of a simulated process."""
 
 BY_US: Final = "by the simulator"
 """Stands in every error that is a wish of the plan."""
@@ -55,6 +60,7 @@ class SimulatedProcess:
         self.number = number
         self.clock = VirtualClock(start_ms)
         self.sending: list[Sending] = []
+        self.machine = SimulatedMachine(world)
         self.receipts: list[Receipt] = []
         self.runner = ScriptedRunner(world.script)
         self.runner.ran = _Tools(world)
@@ -74,6 +80,7 @@ class SimulatedProcess:
             on_error=world.failed,
             on_fatal=lambda where, error: world.died(where),
             at_once=True,
+            machine=self.machine,
         )
 
     def _dispatcher(self, seed: int) -> SimulationDispatcher:
@@ -205,13 +212,47 @@ class WatchedRunner:
         """See TurnRunner.compress."""
         self._inner.compress(lane, session, history, done)
 
-    def evict(self, lane: str) -> int:
+    def evict(self, lane: str, done: Callable[[int], object] | None = None) -> int:
         """See TurnRunner.evict."""
-        return self._inner.evict(lane)
+        return self._inner.evict(lane, done)
 
     async def close(self, grace_s: float) -> None:
         """See TurnRunner.close."""
         await self._inner.close(grace_s)
+
+
+class SimulatedMachine:
+    """The machine under the process: it says what is in use when the world lets it.
+
+    ``used``: bytes, or -1 where they can't be seen; None leaves it to chance.
+    """
+
+    def __init__(self, world: Simulator) -> None:
+        self._world = world
+        self.used: int | None = None
+        self._asked: list[Callable[[Reading | BaseException], object]] = []
+
+    def look(self, done: Callable[[Reading | BaseException], object]) -> None:
+        """See Machine.look."""
+        self._asked.append(done)
+
+    def trim(self, done: Callable[[Reading | BaseException], object]) -> None:
+        """See Machine.trim."""
+        self._asked.append(done)
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether somebody waits for it."""
+        return bool(self._asked)
+
+    def answer(self) -> None:
+        """Say what is in use, or that it can't be seen."""
+        used = self.used
+        if used is None:
+            used = self._world.dice.pick("memory", (0, 0, 2 * MEMORY_BYTES, 20 * MEMORY_BYTES, -1))
+        self._world.note("", f"the machine says {used}")
+        found = OSError(BY_US) if used < 0 else Reading(20 * MEMORY_BYTES, used, "process")
+        self._asked.pop(0)(found)
 
 
 class _Tools(list[Ran]):

@@ -244,12 +244,15 @@ class ScriptedRunner:
         """See TurnRunner.compress: no script can."""
         done(None, UNABLE)
 
-    def evict(self, lane: str) -> int:
+    def evict(self, lane: str, done: Callable[[int], object] | None = None) -> int:
         """See TurnRunner.evict."""
-        if self._closed or lane not in self._warm or any(name[0] == lane for name in self._playing):
-            return 0
-        self._warm.discard(lane)
-        return self._warm_bytes
+        size = 0
+        if not self._closed and lane in self._warm and not any(name[0] == lane for name in self._playing):
+            self._warm.discard(lane)
+            size = self._warm_bytes
+        if done is not None:
+            done(size)
+        return size
 
     async def close(self, grace_s: float) -> None:
         """See TurnRunner.close."""

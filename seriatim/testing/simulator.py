@@ -13,8 +13,8 @@ Fault model. At every step, which is one envelope of one actor, one timer or one
   supervisor; with any other the process ends. A message may be poison: whichever incarnation takes it up dies;
 - that the process dies: between two steps, or right before or after a commit. The next one finds the same disk. Sends
   on their way arrive or don't. Or it is stopped in good order, with a drain that runs into its time-out;
-- that a lane is asked to rest, besides what the warden asks when too many are warm; that its logs get checkpoints and
-  are compacted;
+- that a lane is asked to rest, besides what the warden asks when too many are warm or memory is short, which chance
+  makes it; that its logs get checkpoints and are compacted;
 - that the store refuses a commit (surely absent), or many in a row; answers Unknown, and the commit is there or isn't;
   raises; can't read a lane's log;
 - that the platform gives a message again, acked or not; is down for a while; takes a send at once or later, refuses it
@@ -49,12 +49,13 @@ from seriatim.config import GatewayConfig
 from seriatim.events import Event, LogId
 from seriatim.keys import canonical_key
 from seriatim.mail import Inbound
+from seriatim.pressure import MIB, Pressure
 from seriatim.storage.contract import StoreReader
 from seriatim.testing.chance import Dice, Plan, plan_of
 from seriatim.testing.clock import START_MS
 from seriatim.testing.judge import judge, judge_live
 from seriatim.testing.outside import Outside
-from seriatim.testing.process import BY_US, SimulatedProcess, describe
+from seriatim.testing.process import BY_US, MEMORY_BYTES, SimulatedProcess, describe
 from seriatim.testing.scripted import WORDS, Ran, Script, by_first_word, echoes
 from seriatim.testing.unsure import UnsureDisk
 from seriatim.testing.witness import Effects, Witness
@@ -135,6 +136,7 @@ class Simulator:
             dm_without_ids=False,
             growth=plan.growth,
             silence_ms=plan.silence_ms,
+            pressure=Pressure(memory_high=MEMORY_BYTES // MIB, per_pass=2, protect_recent=1),
         )
         self.names = {
             canonical_key(source, self._settings.keys, "" if source.platform.name == "host" else "fake"): source.chat_id
@@ -232,6 +234,8 @@ class Simulator:
             choices.append((plan.writer, process.writer.step))
         if not process.reading.idle:
             choices.append((plan.reader, process.reading.step))
+        if process.machine.is_asked:
+            choices.append((1.0, process.machine.answer))
         choices += [(1.0, partial(process.watched.advance, *turn)) for turn in process.runner.ready()]
         if self._stopping is not None:
             choices.append((0.5, partial(next, self._stopping, None)))
@@ -311,6 +315,8 @@ class Simulator:
         if hits("rest", plan.rests):
             number = int(self.dice.roll("which") * 12)
             process.rest(number, lambda key: PassivateLane(key, BY_US))
+        if hits("pressure", plan.pressure):
+            process.runtime.look_at_memory()
         if hits("repeat", plan.repeats):
             self.outside.repeat()
         if hits("down", plan.down):

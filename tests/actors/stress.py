@@ -30,7 +30,7 @@ from .worlds import running_loop
 SWITCH_S = 1e-5
 SENDERS = 4
 ACTORS = 50
-HUNG_S = 30.0
+HUNG_S = 60.0
 ASKS_SHARE = 50
 """One ask in a race with a stop for so many messages: each costs an actor."""
 

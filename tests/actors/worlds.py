@@ -15,7 +15,7 @@ from seriatim.actors.simulation import SimulationDispatcher
 from seriatim.actors.system import ActorSystem, Crash, DeadLetter, Ref
 from seriatim.testing.clock import VirtualClock
 
-WAIT_S = 10.0  # a bound, not a pause: whatever takes this long has failed
+WAIT_S = 60.0  # a bound, not a pause: whatever takes this long has failed
 KINDS = ("loop", "pool", "pinned", "simulation")
 
 

@@ -49,7 +49,7 @@ class Stub:
 
     async def until(self, wanted: Any) -> None:
         """Wait until ``wanted()`` holds of this stub."""
-        async with asyncio.timeout(10), self.changed:
+        async with asyncio.timeout(60), self.changed:
             await self.changed.wait_for(wanted)
 
     async def _note(self, **by: int) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from seriatim.batch import Rules
 from seriatim.compressing import NOTHING_TO_COMPRESS_TEXT
-from seriatim.effects import CompressionWanted, CompressSession, RunTurn
+from seriatim.effects import CompressionWanted, CompressSession, Finished, RunTurn
 from seriatim.mail import CompressionDue, SummaryMade
 from seriatim.turn import TurnEnded, Usage
 from tests.commands.test_surface_commands import asked, shows, talk
@@ -189,3 +190,34 @@ def test_a_crash_before_the_summary_costs_the_summary_only() -> None:
     bench.tell(SummaryMade(ordered(bench), "S"))
     bench.answer("re d")
     assert shows(bench) == ["S", "c", "re c", "d", "re d"]
+
+
+def test_a_compress_that_a_crash_cut_off_is_told() -> None:
+    """Who was promised to hear of the end hears of it: the command waits until then, and a crash ends it in words."""
+    bench = Bench()
+    talk(bench, "a", "b", "c")
+    command = bench.said("/compress")
+    order = ordered(bench)
+    assert list(bench.gate.durable.waiting) == [command]
+    bench.reopen()
+    assert replies(bench)[-1] == "Not compressed: it was interrupted; ask again if you still want it."
+    assert bench.outcome(command) == "answered"
+    before = bench.gate.durable.head
+    bench.tell(SummaryMade(order, "S"))
+    assert (shows(bench), bench.gate.durable.head) == (["a", "re a", "b", "re b", "c", "re c"], before)
+    bench.reopen()
+    assert bench.gate.durable.head == before
+    assert bench.fold() == bench.gate.durable
+
+
+def test_a_host_hears_from_the_receipt_what_became_of_its_compress() -> None:
+    """Without an adapter the receipt's end is the compression's, not its beginning."""
+    bench = Bench()
+    talk(bench, "a", "b", "c")
+    asks = replace(bench.message("/compress"), by_receipt=True)
+    bench.tell(asks)
+    command = asks.id
+    assert bench.all(Finished)[-1].id != command
+    bench.tell(SummaryMade(ordered(bench), "S"))
+    end = bench.all(Finished)[-1]
+    assert (end.id, end.text) == (command, "Compressed: 2 messages became one.")

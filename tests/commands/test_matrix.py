@@ -100,8 +100,10 @@ def test_a_gateway_does_what_the_cell_says(tmp_path: Path, cell: Cell) -> None:
                 b.say("three")
                 await until(lambda: "three" in agent.running)
             for number, text in enumerate(WAITS.get(cell.state, ()), 2):
+                told = len(platform.texts()) + text.startswith("/queue")  # its place is told
                 b.say(text)
                 await until(lambda: b.gateway.balance()["waiting"] == number)  # noqa: B023  (waited for at once)
+                await b.heard(told)
             if cell.state == "slot_wake":
                 runtime = b.gateway._runtime
                 assert runtime is not None

@@ -36,6 +36,9 @@ compress_keep_turns = 3
 [agent.agent_cache]
 max_size = 2
 idle_ttl_secs = 60
+memory_high_mb = 300
+max_evictions_per_pass = 4
+protect_recent = 0
 
 [turns]
 concurrency_max = 3
@@ -116,7 +119,13 @@ def test_the_defaults_are_the_promised_ones() -> None:
 
     assert (made.home, made.group_sessions_per_user, made.thread_sessions_per_user) == ("state", True, False)
     assert made.agent.gateway_auto_continue_freshness == 3600
-    assert made.agent.agent_cache.max_size == 128
+    cache = made.agent.agent_cache
+    assert (cache.max_size, cache.memory_high_mb, cache.max_evictions_per_pass, cache.protect_recent) == (
+        128,
+        "auto",
+        16,
+        8,
+    )
     assert (made.queue.collapse, made.queue.busy) == ("merge", "queue")
     assert (made.delivery.separate_attempt, made.delivery.max_age_s, made.delivery.attempts_ambiguous_max) == (
         False,
@@ -156,6 +165,60 @@ def test_every_key_can_be_set_by_its_variable(key: str) -> None:
 
     assert refused.value.key == key
     assert refused.value.reason.endswith(f"(from {variable})")
+
+
+@pytest.mark.parametrize(
+    ("told", "budget"),
+    [
+        ("auto", "auto"),
+        (" Auto", "auto"),
+        (512, 512),
+        (0, 0),
+        (False, 0),
+        ("off", 0),
+        ("OFF", 0),
+        ("none", 0),
+        ("false", 0),
+        ("disabled", 0),
+        ("", 0),
+    ],
+)
+def test_a_memory_budget_is_a_word_or_a_number(told: object, budget: object) -> None:
+    """In the file: auto, MiB, or 0 and the words for off; whatever of it a variable can say, it says, too."""
+    assert parse_config(_cache(memory_high_mb=told), {}).agent.agent_cache.memory_high_mb == budget
+    if told != "":
+        variable = {"SERIATIM_AGENT__AGENT_CACHE__MEMORY_HIGH_MB": str(told)}
+        assert parse_config({}, variable).agent.agent_cache.memory_high_mb == budget
+
+
+@pytest.mark.parametrize(
+    ("key", "told"),
+    [
+        ("memory_high_mb", -1),
+        ("memory_high_mb", True),
+        ("memory_high_mb", 0.5),
+        ("memory_high_mb", "much"),
+        ("memory_high_mb", "512"),
+        ("memory_high_mb", []),
+        ("memory_high_mb", None),
+        ("max_evictions_per_pass", 0),
+        ("max_evictions_per_pass", True),
+        ("max_evictions_per_pass", "16"),
+        ("protect_recent", -1),
+        ("protect_recent", False),
+        ("protect_recent", "8"),
+    ],
+)
+def test_a_bad_memory_bound_is_refused(key: str, told: object) -> None:
+    """What is no bound is refused under its key: to take it for off would be to find out too late."""
+    with pytest.raises(ConfigError) as refused:
+        parse_config(_cache(**{key: told}), {})
+
+    assert refused.value.key == f"agent.agent_cache.{key}"
+
+
+def _cache(**told: object) -> dict[str, object]:
+    return {"agent": {"agent_cache": told}}
 
 
 def test_two_variables_point_at_a_model() -> None:

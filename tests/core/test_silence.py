@@ -67,6 +67,7 @@ def test_a_queued_item_s_marker_is_a_person_s_too() -> None:
     bench = Bench()
     bench.said("a")
     bench.said("/queue b")
+    bench.forget()
     bench.answer("first")
     bench.answer("[SILENT]")
     assert [owed.parts for owed in bench.all(Deliver)] == [("first",), (SILENCE_NOTICE,)]

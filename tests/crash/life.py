@@ -468,9 +468,9 @@ class WatchedRunner:
         """See TurnRunner.compress: no script can."""
         done(None, UNABLE)
 
-    def evict(self, lane: str) -> int:
+    def evict(self, lane: str, done: Callable[[int], object] | None = None) -> int:
         """See TurnRunner.evict."""
-        return self._inner.evict(lane)
+        return self._inner.evict(lane, done)
 
     async def close(self, grace_s: float) -> None:
         """See TurnRunner.close."""

@@ -14,7 +14,7 @@ from typing import Self
 from seriatim.storage.sqlite_reader import SqliteReader
 
 ROOT = Path(__file__).resolve().parents[2]
-WAIT_S_MAX = 30.0
+WAIT_S_MAX = 60.0
 LOOK_AGAIN_S = 0.05
 
 

@@ -14,7 +14,7 @@ from tests.servers import Server
 
 BOT: Final = "Bot"
 ROOM: Final = "#room"
-WAIT_S_MAX: Final = 30.0
+WAIT_S_MAX: Final = 60.0
 LOOK_AGAIN_S: Final = 0.02
 
 CONFIG: Final = """

@@ -14,7 +14,7 @@ import pytest
 from tests.e2e.command import seriatim
 from tests.kill.process import Armed, Child
 
-WAIT_S_MAX = 20.0
+WAIT_S_MAX = 60.0
 LINES = "".join(f"m{number} hello\n" for number in range(1, 8))
 CONFIG = """
 home = "home"

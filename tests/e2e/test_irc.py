@@ -23,7 +23,7 @@ from tests.servers import Server, ngircd_server
 PEOPLE = ("alice", "bob", "carol")
 MESSAGES = 200
 BURST = 5
-WAIT_S_MAX = 20.0
+WAIT_S_MAX = 60.0
 HALTS = (Armed("mid-turn", 12), Armed("reply-unsent", 12), Armed("sent-unsettled", 12))
 
 

@@ -50,7 +50,7 @@ def test_odd_text_anywhere(tmp_path: Path, backend: str, odd: str) -> None:
             for number, text in enumerate([said, "after it"]):
                 source = SessionSource(Platform("fake"), "1", user_id="7", user_name=odd, chat_name=odd, chat_topic=odd)
                 receipt = await gateway.accept(MessageEvent(text, source, account="fake", message_id=f"{number}"))
-                end = await asyncio.wait_for(receipt.answered(), 20)
+                end = await asyncio.wait_for(receipt.answered(), 60)
                 assert (end.outcome, end.reason) == ("answered", "completed")
             balance = gateway.balance()
             assert balance["answered"] == balance["accepted"] == 2

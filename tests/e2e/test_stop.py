@@ -23,7 +23,7 @@ from .served import Served
 
 BUDGET_S = 1.0
 """What the settings below give a stop: drain and watchdog together."""
-SLACK_S = 8.0
+SLACK_S = 30.0
 """For a slow machine, and the time that the writer may take."""
 
 AGENTS = """

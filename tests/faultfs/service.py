@@ -16,7 +16,7 @@ from tests.kill.judge import Said, Verdict, judge, read_logs
 from tests.kill.platform import Platform
 from tests.kill.process import Child
 
-WAIT_S = 40.0
+WAIT_S = 60.0
 """A bound, not a pause."""
 
 

@@ -17,7 +17,7 @@ from seriatim.storage.sqlite_reader import SqliteReader
 from seriatim.testing.fake_platform import FakePlatform
 
 T = TypeVar("T")
-WAIT_S = 20.0  # a bound, not a pause: whatever takes this long has failed
+WAIT_S = 60.0  # a bound, not a pause: whatever takes this long has failed
 LOOK_AGAIN_S = 0.001
 
 

@@ -10,7 +10,14 @@ import attrs
 import pytest
 
 from seriatim import Silence, Turn
-from seriatim.actors.showing import DRAFT_EVERY_MS, DRAFT_FIRST_MS, TYPING_MS
+from seriatim.actors.showing import (
+    DRAFT_EVERY_MS,
+    DRAFT_FIRST_MS,
+    TYPING_MS,
+    UNSAID_TEXT,
+    UNSAID_TRIES_MAX,
+    Drafts,
+)
 from seriatim.adapters.base import Capabilities
 from seriatim.limits import DRAFT_CHARS_MAX
 from seriatim.outbox import RECOVERED_NOTICE
@@ -224,6 +231,61 @@ def test_a_draft_is_bounded_and_fits_its_message(tmp_path: Path) -> None:
             assert shown(platform)[0][-1] == "short"
 
     run(main())
+
+
+@pytest.mark.parametrize("faults", [(), ("plain",), ("plain",) * 4])
+def test_a_draft_whose_turn_ends_in_silence_is_taken_back(tmp_path: Path, faults: tuple[Any, ...]) -> None:
+    """Nobody waits for the rest of it: the message says that there is no answer, also where the edit fails at first."""
+
+    async def main() -> None:
+        platform, talker = FakePlatform(capabilities=EDITS), Talker()
+        async with timed(talker, tmp_path, platform) as (it, clock):
+            it.say("hi")
+            await talker.says(it, clock, "let me see")
+            platform.fail_next(*faults)
+            talker.ends.put_nowait(Silence("not for me"))
+            await goes_on_owing(it, clock)
+            await passes(it, clock, 6 * DRAFT_EVERY_MS)
+            assert shown(platform) == [("let me see", UNSAID_TEXT)]
+            assert _drafts(it)._unsaid == {}
+
+    run(main())
+
+
+def test_a_draft_that_is_on_its_way_when_the_turn_ends_in_silence_is_taken_back(tmp_path: Path) -> None:
+    """Its send hangs: when it has arrived, it is edited; one that can't be edited is left alone after a few tries."""
+
+    async def main() -> None:
+        platform, talker = FakePlatform(capabilities=EDITS), Talker()
+        async with timed(talker, tmp_path, platform) as (it, clock):
+            platform.fail_next("hang")
+            it.say("hi")
+            await talker.says(it, clock, "thinking")
+            await until(lambda: platform.sends == 1)
+            talker.ends.put_nowait(Silence())
+            await goes_on_owing(it, clock)
+            platform.unstuck.set()
+            await until(lambda: platform.received)
+            await passes(it, clock, 2 * DRAFT_EVERY_MS)
+            assert shown(platform) == [("thinking", UNSAID_TEXT)]
+            it.say("again")
+            await until(lambda: len(talker.turns) == 2)
+            await talker.says(it, clock, "hm")
+            platform.fail_next(*("plain",) * 20)
+            sends = platform.sends
+            talker.ends.put_nowait(Silence())
+            await goes_on_owing(it, clock)
+            await passes(it, clock, 60 * DRAFT_EVERY_MS)
+            assert platform.sends == sends + UNSAID_TRIES_MAX
+            assert _drafts(it)._unsaid == {}
+
+    run(main())
+
+
+def _drafts(it: Bot) -> Drafts:
+    account: Any = it.gateway._runtime.deliveries._accounts["fake", "fake"][0]._box.actor  # type: ignore[union-attr]
+    drafts: Drafts = account._drafts
+    return drafts
 
 
 def test_a_stopped_turn_s_draft_says_no_more(tmp_path: Path) -> None:

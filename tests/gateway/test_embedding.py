@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -83,6 +84,7 @@ def test_a_drain_may_be_as_long_as_one_likes(tmp_path: Path, drain_s: float, mon
         ("config", GatewayConfig),
         ("adapters", 5),
         ("adapters", [5]),
+        ("adapters", [SimpleNamespace(platform="x", account="y", capabilities=None, run=run, text_max=len, send=None)]),
         ("on_error", 5),
         ("has_active_processes_fn", 5),
         ("clock", 5),
@@ -192,7 +194,7 @@ print(state, flush=True)
 if child:
     os.waitpid(child, 0)
 """
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=20, check=True)
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
 
     assert sorted(ran.stdout.split()) == ["forked", "running"]
 

@@ -27,6 +27,36 @@ def test_idle_lanes_are_the_oldest_ones() -> None:
     assert lanes.idle() == ["a"]
 
 
+def test_a_turns_end_is_use() -> None:
+    """A lane whose turn ran for as long as idle ones are let is as recent as one that has just begun."""
+    lanes = WarmLanes(99, lambda: None)
+    lanes.touched("long", 1)
+    for _ in range(IDLE_TICKS):
+        lanes.idle()
+    lanes.touched("b", 1)
+    lanes.turned("long", 5)
+    assert lanes.idle() == []
+    assert list(lanes.each()) == [("b", 1), ("long", 5)]
+
+
+def test_growth_is_told_once_until_it_is_watched_again() -> None:
+    """By the bytes that all lanes together have gained; what one loses is no room for another."""
+    grown: list[None] = []
+    lanes = WarmLanes(99, lambda: None, lambda: grown.append(None))
+    lanes.touched("a", 1000)
+    lanes.watch(10)
+    lanes.turned("a", 1006)
+    lanes.turned("a", 0)
+    lanes.turned("b", 4)
+    assert grown == []
+    lanes.turned("b", 5)
+    lanes.turned("b", 500)
+    assert grown == [None]
+    lanes.watch(0)
+    lanes.turned("b", 10**12)
+    assert len(grown) == 1
+
+
 def test_an_idle_session_rests_and_goes_on(tmp_path: Path) -> None:
     """After idle_ttl_secs without a turn a lane isn't live; a running turn is never let go of; the next message goes on
     in the same session, with its history.

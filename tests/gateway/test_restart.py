@@ -100,8 +100,8 @@ def test_a_turn_that_is_alone_on_a_loop_of_our_own_fails_when_it_is_cancelled(tm
         return f"echo {turn.text}"
 
     with Gateway(agent, home=tmp_path).started() as gateway:
-        bad = gateway.submit(event("bad")).result(10).wait(10)
-        good = gateway.submit(event("good")).result(10).wait(10)
+        bad = gateway.submit(event("bad")).result(60).wait(60)
+        good = gateway.submit(event("good")).result(60).wait(60)
 
     assert (bad.outcome, bad.reason) == ("answered", "failed")
     assert good.text == "echo good"

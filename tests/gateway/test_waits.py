@@ -116,7 +116,7 @@ def test_a_plain_agent_that_blocks_on_its_own_lane_is_refused(tmp_path: Path) ->
                 return f"{turn.source.chat_id} says hi"
             receipt = it.gateway.submit(event("hi", turn.text.removeprefix("ask "))).result()
             try:
-                return f"got: {receipt.wait(timeout_s=10).text}"
+                return f"got: {receipt.wait(timeout_s=60).text}"
             except WaitCycleError:
                 return "refused"
 

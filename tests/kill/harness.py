@@ -17,6 +17,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from attrs import Factory, define, frozen
 
@@ -42,7 +43,7 @@ RARE = {"in-tool", "after tool/call", "in tool/call", "before tool/result", "aft
 """Points that few turns pass."""
 
 REACH_S_MAX = 6.0
-"""A point not reached by then is given up, and the child killed where it is."""
+"""A point not reached so long after the child has connected is given up, and the child killed where it is."""
 START_S_MAX = 30.0
 QUIET_S_MAX = 60.0
 SAID_A_ROUND_MAX = 60
@@ -184,6 +185,11 @@ class Run:
         """Return when the child is to be killed; the name of the point where it halted, if it did."""
         if kill.live and kill.armed is None and not await self._platform.until(self._is_connected, START_S_MAX):
             raise HarnessError(self._last_words("the child doesn't connect"))
+        if kill.armed is not None:
+            connected = asyncio.ensure_future(self._platform.until(self._is_connected, START_S_MAX))
+            first: set[asyncio.Future[Any]] = {child.halted, connected}
+            await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
+            connected.cancel()
         limit_s = kill.delay_s if kill.armed is None else REACH_S_MAX
         done, _ = await asyncio.wait({child.halted}, timeout=limit_s)
         if not done and kill.drain_s is not None:

@@ -62,7 +62,7 @@ def test_a_lock_at_the_first_message(tmp_path: Path, held_s: float) -> None:
                 assert refused >= 1
             release.join()
             other.close()
-            end = await asyncio.wait_for(receipt.answered(), 10)
+            end = await asyncio.wait_for(receipt.answered(), 60)
             assert end.outcome in ("answered", "duplicate")
             assert gateway.health()["store"] == "works"
 

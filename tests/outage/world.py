@@ -26,7 +26,7 @@ from seriatim.testing.clock import VirtualClock
 from seriatim.testing.fake_platform import FakePlatform
 from seriatim.testing.faulty_store import Fault, FaultyStore
 
-WAIT_S = 20.0
+WAIT_S = 60.0
 """A bound, not a pause."""
 
 
@@ -106,11 +106,6 @@ class World:
             while not wanted():
                 await asyncio.sleep(0.002)
                 self.clock.advance(step_ms)
-
-    async def rest(self) -> None:
-        """Give threads and loop the chance to do what they can without time passing."""
-        for _ in range(5):
-            await asyncio.sleep(0.005)
 
     @property
     def replies(self) -> list[str]:

@@ -33,7 +33,7 @@ def told(story: Callable[[LiveSessions], Coroutine[Any, Any, None]]) -> Callable
         async def run() -> None:
             await story(LiveSessions(VirtualClock()))
 
-        asyncio.run(asyncio.wait_for(run(), 30))
+        asyncio.run(asyncio.wait_for(run(), 60))
 
     test.__name__, test.__doc__ = story.__name__, story.__doc__
     return test

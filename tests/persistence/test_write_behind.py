@@ -61,7 +61,7 @@ def told(story: Callable[[Disk], Coroutine[Any, Any, None]]) -> Callable[[], Non
         async def run() -> None:
             await story(Disk())
 
-        asyncio.run(asyncio.wait_for(run(), 30))
+        asyncio.run(asyncio.wait_for(run(), 60))
 
     test.__name__, test.__doc__ = story.__name__, story.__doc__
     return test
@@ -340,4 +340,4 @@ def test_any_schedule_stores_everything_once_in_order(seed: int) -> None:
         assert [first for first, _ in disk.batches] == [0, *(last for _, last in disk.batches)][: len(disk.batches)]
         assert disk.writer.state == "idle"
 
-    asyncio.run(asyncio.wait_for(story(), 30))
+    asyncio.run(asyncio.wait_for(story(), 60))

@@ -6,7 +6,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seriatim.pressure import MIB, MemoryHigh, Pressure, Warm, budget_bytes, choose, low_bytes, protected, tightest
+from seriatim.pressure import (
+    MIB,
+    MemoryHigh,
+    Pressure,
+    Warm,
+    budget_bytes,
+    choose,
+    low_bytes,
+    protected,
+    stays,
+    step_bytes,
+    tightest,
+)
+from tests.core.bench import Bench
 
 LANES = st.lists(st.tuples(st.integers(0, 50), st.booleans()), max_size=30).map(
     lambda told: [Warm(str(number), size, free) for number, (size, free) in enumerate(told)]
@@ -51,11 +64,11 @@ def test_the_longest_unused_go_first_until_it_is_enough() -> None:
     """Who has something open is passed over; whoever isn't needed to make up for the excess stays."""
     warm = [Warm("busy", 90, False), Warm("a", 10, True), Warm("b", 10, True), Warm("c", 10, True), Warm("d", 1, True)]
 
-    assert choose(warm, 15, Pressure(protect_recent=0)) == ("a", "b")
-    assert choose(warm, 10**9, Pressure(protect_recent=0)) == ("a", "b", "c", "d")
-    assert choose(warm, 10**9, Pressure(protect_recent=8)) == ("a", "b")
-    assert choose(warm, 10**9, Pressure(protect_recent=0, per_pass=1)) == ("a",)
-    assert choose(warm, 0, Pressure(protect_recent=0)) == ()
+    assert choose(warm, len(warm), 15, Pressure(protect_recent=0)) == ("a", "b")
+    assert choose(warm, len(warm), 10**9, Pressure(protect_recent=0)) == ("a", "b", "c", "d")
+    assert choose(warm, len(warm), 10**9, Pressure(protect_recent=8)) == ("a", "b")
+    assert choose(warm, len(warm), 10**9, Pressure(protect_recent=0, per_pass=1)) == ("a",)
+    assert choose(warm, len(warm), 0, Pressure(protect_recent=0)) == ()
 
 
 @given(LANES, st.integers(-5, 400), st.integers(1, 20), st.integers(0, 20))
@@ -63,7 +76,7 @@ def test_choosing_against_a_model(warm: list[Warm], excess: int, per_pass: int, 
     """Whatever is warm: the chosen are the shortest beginning, in order of use, of those that may go and are old
     enough, that covers the excess; or as long a one as may be where none does.
     """
-    chosen = choose(warm, excess, Pressure(per_pass=per_pass, protect_recent=recent))
+    chosen = choose(warm, len(warm), excess, Pressure(per_pass=per_pass, protect_recent=recent))
 
     shielded = {lane.key for lane in warm[::-1][: min(recent, len(warm) // 2)]}
     able = [lane for lane in warm if lane.may_rest and lane.key not in shielded][:per_pass]
@@ -72,7 +85,20 @@ def test_choosing_against_a_model(warm: list[Warm], excess: int, per_pass: int, 
     assert list(chosen) == [lane.key for lane in able[:enough]]
 
 
+def test_a_lane_stays_while_anything_of_it_is_open() -> None:
+    """A commit in flight, a turn, a reply that is owed: what would be lost or is in use is never let go of."""
+    bench = Bench()
+    assert stays(bench.gate) is None
+    bench.say("hi")
+    assert stays(bench.gate) == "unflushed"
+    bench.drain()
+    assert stays(bench.gate) == "mid-turn"
+    bench.answer()
+    assert stays(bench.gate) == "open work"
+
+
 @given(st.integers(1, 2**50))
 def test_a_pass_aims_lower_than_it_begins(budget: int) -> None:
     """Or each message after a pass would bring on the next."""
     assert low_bytes(budget) < budget
+    assert step_bytes(budget) > 0

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
-from seriatim.effects import Deliver, RunTurn
+from seriatim.effects import Ack, Deliver, RunTurn
 from seriatim.queue_commands import queued_text
 from tests.core.bench import Bench
 
@@ -66,6 +67,21 @@ def test_the_list_is_numbered() -> None:
         "3. (internal) d",
     ]
     assert told(Bench(), "/queue").startswith("Nothing waits. /queue TEXT")
+
+
+def test_a_queued_text_is_told_its_place() -> None:
+    """Its number in the list, once it waits behind something; what starts at once, or a host with a receipt, isn't."""
+    bench = busy("a")
+    assert told(bench, "/queue b") == "That is number 2 of what waits; /queue shows it."
+    assert told(bench, "/queue").splitlines()[2] == "2. b"
+    idle = Bench()
+    idle.said("/queue at once")
+    assert [text for debt in idle.all(Deliver) for text in debt.parts] == []
+    assert len(idle.all(RunTurn)) == 1
+    bench.forget()
+    bench.tell(replace(bench.message("/queue c"), by_receipt=True))
+    assert bench.all(Deliver) == []
+    assert bench.all(Ack)[-1].position == 3
 
 
 def test_a_number_can_be_cancelled() -> None:

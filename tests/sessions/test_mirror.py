@@ -49,7 +49,7 @@ def test_whoever_reads_while_many_write_sees_a_whole_file(tmp_path: Path) -> Non
         for number in range(60):
             write_mirror(path, contents[number % 4], "what it is")
         over.set()
-        reading.result(10)
+        reading.result(60)
     assert seen
     assert all(content in contents for content in seen)
 

@@ -327,7 +327,7 @@ def test_a_lane_is_read_only_by_who_is_alone_with_it(tmp_path: Path, monkeypatch
         lanes = door.lanes
 
         def watched(reader: StoreReader, key: str) -> LaneState:
-            found_free.append(other.submit(free, lanes._stripes[hash(key) % len(lanes._stripes)]).result(10))
+            found_free.append(other.submit(free, lanes._stripes[hash(key) % len(lanes._stripes)]).result(60))
             return read_state(reader, key)
 
         def free(stripe: Any) -> bool:
@@ -350,18 +350,18 @@ def test_a_flight_that_fails_fails_for_all_who_joined(store: SessionStore, monke
 
     def broken(key: str, question: Any) -> Any:
         reached.set()
-        go.wait(10)
+        go.wait(60)
         raise InvalidInputError("x", "broken")
 
     monkeypatch.setattr(ops._door, "ask", broken)
     with ThreadPoolExecutor(4) as pool:
         owner = pool.submit(store.get_or_create_session, dm())
-        assert reached.wait(10)
+        assert reached.wait(60)
         joined = [pool.submit(store.get_or_create_session, dm()) for _ in range(3)]
         go.set()
         for call in (owner, *joined):
             with pytest.raises(InvalidInputError):
-                call.result(10)
+                call.result(60)
     monkeypatch.setattr(ops._door, "ask", real)
     assert store.get_or_create_session(dm()).session_id
 

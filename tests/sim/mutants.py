@@ -145,7 +145,7 @@ BUGS: Final = (
         (("out.slots_back += batch.slots_taken", "pass"),),
         lambda plan: plan.refused and plan.slots == 1,
     ),
-    Bug("slot kept at a turn's end", batch.Batch.return_slot, (("self.after.append(RETURN_SLOT)", "pass"),)),
+    Bug("slot kept at a turn's end", batch.Batch.return_slot, (("self.after.append(ReturnSlot(silent))", "pass"),)),
     # The rules.
     Bug(
         "duplicate accepted in a batch",

@@ -7,6 +7,7 @@ from typing import Any
 
 from seriatim.actors.persistence import Compact
 from seriatim.actors.receipts import Receipts
+from seriatim.actors.session import Passivate
 from seriatim.actors.simulation import Envelope
 from seriatim.actors.supervisor import Directory, PassivateLane
 from seriatim.actors.upkeep import CompactLane, Growth
@@ -14,11 +15,11 @@ from seriatim.batch import Rules
 from seriatim.commits import Durable
 from seriatim.effects import AckDuplicate, Deliver, Nack, ReturnSlot, SendPart
 from seriatim.errors import GatewayClosedError, OwnershipLostError
-from seriatim.limits import COMMIT_RETRY_MS
+from seriatim.limits import COMMIT_RETRY_MS, PRESSURE_PASS_MS_MAX
 from seriatim.mail import AttemptWanted, Inbound, PartFailed
 from seriatim.model import MessageEvent, SessionSource
 from seriatim.testing.chance import Plan
-from seriatim.testing.process import BY_US
+from seriatim.testing.process import BY_US, MEMORY_BYTES
 from seriatim.testing.simulator import Simulator
 from seriatim.turn import StepOffered, ToolCall, ToolFinished
 from tests.core.bench import Bench
@@ -249,6 +250,46 @@ def test_a_commands_answer_survives_its_lane() -> None:
     assert end is not None
     assert (end.outcome, end.reason) == ("answered", "completed")
     assert end.text
+
+
+class _DiesAtRest(_Scripted):
+    """The first lane that is asked to rest dies of it."""
+
+    def before_envelope(self, envelope: Envelope) -> BaseException | None:
+        """Strike once."""
+        error = super().before_envelope(envelope)
+        if type(envelope.message) is not Passivate or self.deaths:
+            return error
+        self.deaths += 1
+        return RuntimeError(BY_US)
+
+
+def test_a_pass_under_memory_pressure_ends_although_a_lane_dies_of_it() -> None:
+    """Two are asked and the most recent stays; one dies when it is asked, which is no answer of its own: the pass is
+    through all the same, without waiting for its time, and each lane answers afterwards.
+    """
+    looks: list[float] = []
+
+    def look(world: _Scripted) -> None:
+        world.process.machine.used = 10 * MEMORY_BYTES
+        world.process.runtime.look_at_memory()
+        looks.append(world.process.clock.monotonic_ms())
+
+    def through(world: _Scripted) -> None:
+        memory = world.process.runtime.memory
+        looks.append(world.process.clock.monotonic_ms())
+        assert (memory.over, memory.asked, memory.released, memory.refused) == (1, 2, 1, 1)
+
+    world = _DiesAtRest(
+        *(_says(person, "plain") for person in (0, 1, 2)),
+        look,
+        through,
+        *(_says(person, "plain") for person in (0, 1, 2)),
+        lanes=3,
+    )
+    world.run()
+    assert world.deaths == 1
+    assert looks[1] - looks[0] < PRESSURE_PASS_MS_MAX
 
 
 def test_a_lane_at_rest_waits_for_no_slot() -> None:

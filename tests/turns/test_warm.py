@@ -145,6 +145,43 @@ def test_an_agent_at_work_is_not_evicted() -> None:
     run(scenario)
 
 
+def test_an_agent_that_was_to_go_goes_when_it_is_free() -> None:
+    """A cancelled turn still uses the agent when its lane rests: it is released, softly, when that turn has unwound."""
+    told: list[int] = []
+
+    async def scenario(w: World) -> None:
+        ear = w.start(key="stuck")
+        await ear.until(lambda: bool(ear.told))
+        w.runner.cancel("lane", 1, "user")
+        w.runner.evict("lane", told.append)
+        assert (w.log, told) == (["made s1"], [0])
+        w.made[0].unblock.set()
+        await ear.until(lambda: bool(ear.ends))
+        assert await w.turn() == "s1 1"
+        assert w.log == ["made s1", "commit", "release", "made s1", "adopt browser"]
+
+    run(scenario)
+
+
+def test_who_evicts_hears_when_the_hooks_are_over() -> None:
+    """With the agent's bytes, once; at once where there is none, and none after close."""
+    told: list[int] = []
+
+    async def scenario(w: World) -> None:
+        w.runner.evict("lane", told.append)
+        assert told == [0]
+        await w.turn()
+        w.runner.evict("lane", lambda size: told.append(size + len(w.log)))
+        assert told == [0]
+        await w.turn()
+        assert told == [0, 1000 + len(["made", "commit", "release"])]
+        await w.runner.close(5)
+        w.runner.evict("lane", told.append)
+        assert told[2:] == [0]
+
+    run(scenario)
+
+
 def test_a_stuck_turn_does_not_share_its_agent() -> None:
     """While a cancelled turn holds an agent, the lane's next turn gets another; the old one is cleaned up at last."""
 
