@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-import attrs
+from msgspec.structs import replace
 
 from seriatim.albums import album_target, grouped, quiet_at
 from seriatim.approvals import answer_again, approval_expired, approval_wanted, asks_people
@@ -135,7 +135,7 @@ def _inbound(batch: Batch, m: Inbound) -> None:
     elif not m.command:
         _accept(batch, m, "wake" if m.event.internal else "human")
     elif queued is not None:
-        _accept(batch, m if queued == m.args else attrs.evolve(m, args=queued), "queue")
+        _accept(batch, m if queued == m.args else replace(m, args=queued), "queue")
         tell_queued(batch, m)
     else:
         COMMANDS.get(m.command, unknown_command)(batch, m)
@@ -153,6 +153,8 @@ def _accept(batch: Batch, m: Inbound, kind: str) -> None:
     if at is not None and fits(state.queue[at], entry_of(data)):
         where: Place = "album"
         data["kind"] = state.queue[at].kind  # one that began as a /queue item goes on as one
+    elif not state.queue:
+        where = "slot"  # nearly always
     else:
         where = place(state.queue, entry_of(data), batch.rules.collapse)
     if where == "replace":

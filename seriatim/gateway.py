@@ -93,7 +93,7 @@ class Gateway(OwnLoop):
                 return self._refused(event, UNAVAILABLE)
             self._check_open()
         future: asyncio.Future[Receipt] = loop.create_future()
-        door = self._live() if self._door is None else self._door
+        door = self._door or self._open_runtime()
         door.accept(event, prefix, partial(resolve, future))
         receipt = await future
         if receipt.outcome == "pending":
@@ -370,6 +370,10 @@ class Gateway(OwnLoop):
     def _live(self) -> Runtime:
         """The actors. Raises StoreUnhealthyError while their store can't be opened."""
         self._check_open()
+        return self._open_runtime()
+
+    def _open_runtime(self) -> Runtime:
+        """The same, where it was looked already whether the gateway is open."""
         if self._runtime is None or self._store is None:
             raise StoreUnhealthyError(f"the store isn't open: {self._unopened}")
         return self._runtime
