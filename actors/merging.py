@@ -89,6 +89,13 @@ class Again:
     commit: str
 
 
+@frozen
+class AllPlaced:
+    """All that was said before a merge was through is placed."""
+
+    into: str
+
+
 OUTCOMES: Final = (Durable, Refused, Unknown)
 """What the writer tells of commits."""
 
@@ -163,6 +170,10 @@ class Merger:
                 self.calmed(message)
             case Again():
                 self.again(message)
+            case AllPlaced(into) if into in self._jobs:
+                self._end(self._jobs[into])
+            case AllPlaced():
+                pass
             case _:
                 self.settled(message)
 
@@ -401,7 +412,8 @@ class Merger:
                 self._offer(job.pair.commit)
                 return
             self._goes_into(job.rest.pop(0), job.into)
-        self._end(job)
+        # Behind what was said before, and waits with the supervisor: what the lanes held stands among it as it came.
+        self._me.tell(AllPlaced(job.into))
 
     def _write_move(self, job: _Job, order: MoveSession) -> None:
         to = job.states[job.into]

@@ -17,7 +17,7 @@ from seriatim.actors.deaths import Deaths, LaneCrashed, RestartDue
 from seriatim.actors.directory import Directory, Route, name_of
 from seriatim.actors.lane_record import LaneRecord
 from seriatim.actors.loading import BindingRead, LaneRead, LaneReader, LaneUnreadable, ReadLane
-from seriatim.actors.merging import OUTCOMES, Again, LearnAlias, Merger, MoveSession
+from seriatim.actors.merging import OUTCOMES, Again, AllPlaced, LearnAlias, Merger, MoveSession
 from seriatim.actors.persistence import Fence, Fenced
 from seriatim.actors.pooled import PooledActor
 from seriatim.actors.quarantine import QuarantinedLane
@@ -154,7 +154,8 @@ class SupervisorActor(PooledActor):
             RestartDue: self._deaths.restart_due,
             DrainTimedOut: self._to_all,
             **dict.fromkeys(
-                (LearnAlias, MoveSession, BindingRead, Halted, MidTurn, Calmed, Again, *OUTCOMES), self._pairs
+                (LearnAlias, MoveSession, BindingRead, Halted, MidTurn, Calmed, Again, AllPlaced, *OUTCOMES),
+                self._pairs,
             ),
         }
 

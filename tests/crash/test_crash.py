@@ -40,6 +40,7 @@ PINNED = (
     ("two chats of one turn slot become one", 1, (Fate(actor=14),)),
     ("two chats of one turn slot become one", 1, (Fate(at=4), Fate(at=3))),
     ("two chats of one turn slot become one", 2, (Fate(at=16),)),
+    ("a chat gets a new id while people write under both", 16, (Fate(actor=5),)),
     ("a chat gets a new id while people write under both", 5, (Fate(at=33),)),
     ("a chat gets a new id while people write under both", 5, (Fate(at=39),)),
 )
