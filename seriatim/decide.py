@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-import attrs
+from msgspec.structs import replace
 
 from seriatim.albums import album_target, grouped, quiet_at
 from seriatim.approvals import answer_again, approval_expired, approval_wanted, asks_people
@@ -73,7 +73,7 @@ from seriatim.queue_commands import queued_text, tell_queued
 from seriatim.queueing import Place, authority, entry_of, fits, place, size_of, turns_before
 from seriatim.recovery import WAITED, close_turn, recover, take_up_all, with_shown
 from seriatim.retrying import claims_of, stands_in
-from seriatim.revisions import revise, revision_of
+from seriatim.revisions import NOTES_FULL, displace, revise, revision_of
 from seriatim.silence import MARKER_REASON, SILENCE_NOTICE, judged
 from seriatim.stale import is_stale, turn_away
 from seriatim.turn import (
@@ -113,6 +113,9 @@ def _inbound(batch: Batch, m: Inbound) -> None:
     if m.event.source.is_bot and too_many_bots(batch, m):
         return
     edit = None if m.event.edit_of is None else revision_of(batch, m)
+    if edit is not None and edit.how == "refused":
+        batch.internal.append(Nack(m.id, NOTES_FULL))
+        return
     if edit is not None and edit.how != "turn":
         if m.key:
             batch.keys[m.key] = None
@@ -132,10 +135,12 @@ def _inbound(batch: Batch, m: Inbound) -> None:
     batch.size += m.size
     if m.event.received_at is not None and is_stale(batch, m):
         turn_away(batch, m)
+    elif edit is not None and edit.target:
+        _accept(batch, *displace(batch, m, edit))
     elif not m.command:
         _accept(batch, m, "wake" if m.event.internal else "human")
     elif queued is not None:
-        _accept(batch, m if queued == m.args else attrs.evolve(m, args=queued), "queue")
+        _accept(batch, m if queued == m.args else replace(m, args=queued), "queue")
         tell_queued(batch, m)
     else:
         COMMANDS.get(m.command, unknown_command)(batch, m)
@@ -153,6 +158,8 @@ def _accept(batch: Batch, m: Inbound, kind: str) -> None:
     if at is not None and fits(state.queue[at], entry_of(data)):
         where: Place = "album"
         data["kind"] = state.queue[at].kind  # one that began as a /queue item goes on as one
+    elif not state.queue:
+        where = "slot"  # nearly always
     else:
         where = place(state.queue, entry_of(data), batch.rules.collapse)
     if where == "replace":

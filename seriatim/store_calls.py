@@ -14,10 +14,10 @@ from attrs import frozen
 
 from seriatim.batch import Batch
 from seriatim.breaking import end_running
-from seriatim.edits import by_turn, closed_turn, rewrite, undo
+from seriatim.edits import by_turn, closed_turn, rewrite
 from seriatim.effects import ROUTED, Finished
 from seriatim.entry import SessionEntry
-from seriatim.errors import LaneBusyError, SurfaceHorizonError
+from seriatim.errors import LaneBusyError
 from seriatim.events import Data, Event, lane_log
 from seriatim.facts import entry
 from seriatim.lane import SessionPart
@@ -25,6 +25,7 @@ from seriatim.mail import Recover
 from seriatim.model import SessionSource
 from seriatim.recovery import close_turn, recover
 from seriatim.shown import Shown
+from seriatim.surface_commands import taken_back
 from seriatim.wakes import leave_session
 
 # ``once``: deciding it twice would do it twice; where nobody knows whether it was done, the caller is told so.
@@ -336,18 +337,11 @@ def _rewind(batch: Batch, m: Rewind) -> dict[str, Any] | None:
     shown = _idle_shown(batch, "rewind", m.session)
     if shown is None:
         return None
-    turns = max(1, m.turns)
-    try:
-        done = undo(shown.surface, turns, batch.time)
-    except SurfaceHorizonError:
-        whole = batch.shown(m.session, whole=True)
-        assert whole is not None
-        shown, done = whole, undo(whole.surface, turns, batch.time)
+    shown, done, target = taken_back(batch, shown, max(1, m.turns))
     if not done.turns:
         return None
     batch.append(shown.part, done.events)
-    target = "" if done.target is None else shown.events[done.target].data["text"]
-    return {"rewound_count": len(done.removed), "turns_undone": done.turns, "target_text": target}
+    return {"rewound_count": len(done.removed), "turns_undone": done.turns, "target_text": target or ""}
 
 
 def _idle_part(batch: Batch, operation: str, session: str) -> SessionPart | None:
