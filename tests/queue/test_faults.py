@@ -8,7 +8,6 @@ import random
 from pathlib import Path
 from typing import Any
 
-import attrs
 import pytest
 
 from seriatim import Media, MessageEvent, SessionSource
@@ -327,4 +326,4 @@ def test_one_end_each() -> None:
         bench.answer()
     told = [end.id for end in bench.all(Finished)]
     assert sorted(told) == sorted(ids)
-    assert attrs.asdict(bench.all(Finished)[0])["outcome"] == "answered"
+    assert bench.all(Finished)[0].outcome == "answered"
