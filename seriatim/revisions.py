@@ -15,7 +15,8 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
-from attrs import evolve, frozen
+from attrs import frozen
+from msgspec.structs import replace
 
 from seriatim.batch import Batch
 from seriatim.commands import parse_command
@@ -105,8 +106,8 @@ def displace(batch: Batch, m: Inbound, found: Revision) -> tuple[Inbound, str]:
     data = batch.state.waiting[found.target].data
     media = m.event.media or tuple(map(Media.from_data, data.get("media", ())))
     drop(batch, (found.target,), "superseded")
-    event = evolve(m.event, text=found.text, media=media, message_id=m.event.edit_of)
-    return evolve(m, event=event), data["kind"]
+    event = replace(m.event, text=found.text, media=media, message_id=m.event.edit_of)
+    return replace(m, event=event), data["kind"]
 
 
 def _by_policy(batch: Batch, m: Inbound, policy: Policy, text: str, old: str) -> Revision:
