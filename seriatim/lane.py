@@ -492,7 +492,8 @@ def _interrupted(state: LaneState, data: Data, event: Event) -> None:
     if state.running is not None:
         state.interrupted += (state.running,)
     state.running = None
-    state.interruptions += 1
+    if "waited" not in data:
+        state.interruptions += 1
 
 
 _UNTRIED: Final = PartState()
