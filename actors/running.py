@@ -20,10 +20,17 @@ from seriatim.mail import TurnBroken
 SILENT: Final = "no sign of life for {0:g} s"
 
 
-class _Run:
-    """One turn: since when it is silent (monotonic ms), what holds it up, what it has shown."""
+QUIET_MS: Final = 500
+"""A turn that has just asked may go on with something else meanwhile: it gives a sign of that, or waits only."""
 
-    __slots__ = ("asks", "chars", "commits", "ended", "generation", "shown", "since", "turn")
+
+class _Run:
+    """One turn: since when it is silent (monotonic ms), what holds it up, what it has shown.
+
+    ``people``: those of the answers it waits for that are people's to give; ``calls``: tools that run.
+    """
+
+    __slots__ = ("asks", "calls", "chars", "commits", "ended", "generation", "people", "shown", "since", "turn")
 
     def __init__(self, turn: int, generation: int, since: float) -> None:
         self.turn = turn
@@ -31,6 +38,8 @@ class _Run:
         self.since = since
         self.commits = False
         self.asks = 0
+        self.people = 0
+        self.calls = 0
         self.ended = False
         self.shown: list[str] | None = None
         self.chars = 0
@@ -78,12 +87,15 @@ class RunningTurns:
             run.shown.append(text[: PARTIAL_CHARS_MAX - run.chars])
             run.chars += len(text)
 
-    def tells(self, lane: str, generation: int, *, text: bool = False) -> None:
-        """The agent told what needs a commit, and waits for it. ``text``: what it has shown is said by that."""
+    def tells(self, lane: str, generation: int, *, text: bool = False, calls: int = 0) -> None:
+        """The agent told what needs a commit, and waits for it. ``text``: what it has shown is said by that. ``calls``:
+        so many tools more run then (or less).
+        """
         run = self._of(lane, generation)
         if run is not None:
             run.since = self._clock.monotonic_ms()
             run.commits = True
+            run.calls = max(0, run.calls + calls)
             if text:
                 run.shown, run.chars = None, 0
 
@@ -96,14 +108,25 @@ class RunningTurns:
             if self._timer is None:
                 self._watch()
 
-    def asks(self, lane: str, generation: int, more: int) -> None:
-        """The agent waits for ``more`` answers more (or less) from outside."""
+    def asks(self, lane: str, generation: int, more: int, *, people: bool) -> None:
+        """The agent waits for ``more`` answers more (or less) from outside; ``people``: a person has to give them."""
         run = self._of(lane, generation)
         if run is not None:
             run.since = self._clock.monotonic_ms()
             run.asks = max(0, run.asks + more)
+            if people:
+                run.people = max(0, run.people + more)
             if self._timer is None:
                 self._watch()
+
+    @property
+    def waiting(self) -> int:
+        """Turns that do nothing but wait for people's answers, as far as can be seen from here."""
+        now = self._clock.monotonic_ms()
+        return sum(
+            0 < run.people == run.asks and run.calls <= run.people and now - run.since >= QUIET_MS
+            for run in self._runs.values()
+        )
 
     def shown(self, lane: str, generation: int) -> str:
         """What the turn has shown and not said in a message since."""

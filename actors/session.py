@@ -89,6 +89,7 @@ from seriatim.outbox import Channel
 from seriatim.pressure import stays
 from seriatim.shown import Loaded
 from seriatim.turn import (
+    Approve,
     Claim,
     DelegationEnded,
     StepOffered,
@@ -393,13 +394,13 @@ class SessionActor(PooledActor):
         self._compressing = False
 
     def _step_came(self, message: StepOffered) -> None:
-        self._ports.running.tells(self.key, message.generation, text=bool(message.text))
+        self._ports.running.tells(self.key, message.generation, text=bool(message.text), calls=len(message.calls))
 
     def _wish_came(self, message: TurnAsks) -> None:
-        self._ports.running.asks(self.key, message.generation, 1)
+        self._ports.running.asks(self.key, message.generation, 1, people=type(message.wish) is Approve)
 
     def _result_came(self, message: ToolFinished) -> None:
-        self._ports.running.tells(self.key, message.generation)
+        self._ports.running.tells(self.key, message.generation, calls=len(message.next) - 1)
 
     def _end_came(self, message: TurnEnded) -> None:
         budgets, usage, running = self._ports.budgets, message.usage, self._gate.durable.running
@@ -638,8 +639,8 @@ class SessionActor(PooledActor):
 
     def _wish_answered(self, permit: Permit | None, effect: WishAnswered) -> None:
         assert permit is not None
-        self._ports.running.asks(self.key, effect.generation, -1)
         value = effect.value
+        self._ports.running.asks(self.key, effect.generation, -1, people=type(value) is bool)
         if type(value) is tuple:
             value = tuple([self._claim(data, time) for data, time in value])
         self._ports.runner.answered(self.key, effect.generation, effect.token, value)

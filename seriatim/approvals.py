@@ -16,7 +16,7 @@ from seriatim.batch import Batch
 from seriatim.effects import ApprovalDue, WishAnswered
 from seriatim.events import Data, mend_text
 from seriatim.inbox import reply_target
-from seriatim.lane import Approval
+from seriatim.lane import Approval, LaneState
 from seriatim.mail import ApprovalExpired, Inbound
 from seriatim.operators import is_operator
 from seriatim.turn import Approve, TurnAsks
@@ -66,6 +66,12 @@ def approval_wanted(batch: Batch, m: TurnAsks) -> None:
         asked = batch.state.approvals[-1]
     if batch.rules.approval_ms:
         batch.after.append(ApprovalDue(asked.id, asked.since + batch.rules.approval_ms))
+
+
+def asks_people(state: LaneState) -> bool:
+    """Whether the running turn waits for somebody's answer."""
+    running = state.running
+    return running is not None and any(not a.answer and a.claim == running.ids[0] for a in state.approvals)
 
 
 def approval_expired(batch: Batch, m: ApprovalExpired) -> None:

@@ -11,7 +11,7 @@ from typing import Any, Final
 import attrs
 
 from seriatim.albums import album_target, grouped, quiet_at
-from seriatim.approvals import answer_again, approval_expired, approval_wanted
+from seriatim.approvals import answer_again, approval_expired, approval_wanted, asks_people
 from seriatim.asking import ask
 from seriatim.batch import Batch
 from seriatim.bots import too_many_bots
@@ -71,7 +71,7 @@ from seriatim.media import blobs_of
 from seriatim.moving import move_refused
 from seriatim.queue_commands import queued_text, tell_queued
 from seriatim.queueing import Place, authority, entry_of, fits, place, size_of, turns_before
-from seriatim.recovery import close_turn, recover, take_up_all, with_shown
+from seriatim.recovery import WAITED, close_turn, recover, take_up_all, with_shown
 from seriatim.retrying import claims_of, stands_in
 from seriatim.revisions import revise, revision_of
 from seriatim.silence import MARKER_REASON, SILENCE_NOTICE, judged
@@ -451,8 +451,11 @@ def _slot_granted(batch: Batch, m: SlotGranted | HoldOver) -> None:
 
 
 def _drain_timed_out(batch: Batch, m: DrainTimedOut) -> None:
-    if batch.state.running is not None:
-        batch.lane("resume/marked", {"reason": m.reason})
+    state = batch.state
+    if state.running is not None:
+        # A turn that waits for a person has done nothing too slowly.
+        reason = WAITED.get(m.reason, m.reason) if state.approvals and asks_people(state) else m.reason
+        batch.lane("resume/marked", {"reason": reason})
 
 
 def _quarantine(batch: Batch, m: Quarantine) -> None:

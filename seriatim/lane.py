@@ -501,7 +501,8 @@ def _interrupted(state: LaneState, data: Data, event: Event) -> None:
     if state.running is not None:
         state.interrupted += (state.running,)
     state.running = None
-    state.interruptions += 1
+    if "waited" not in data:
+        state.interruptions += 1
 
 
 def _owed(state: LaneState, data: Data, event: Event) -> None:

@@ -6,9 +6,12 @@ second run finds nothing to do.
 
 from __future__ import annotations
 
+from typing import Final
+
 from seriatim.batch import Batch
 from seriatim.closers import closing
 from seriatim.effects import Deliver, Finished, Owes
+from seriatim.events import Data
 from seriatim.inbox import reply_target
 from seriatim.lane import Owed, Running
 from seriatim.limits import INTERRUPTIONS_MAX
@@ -20,6 +23,11 @@ GIVEN_UP_TEXT = (
 )
 
 
+WAITED: Final = {"shutdown_timeout": "shutdown_waiting", "restart_timeout": "restart_waiting"}
+"""How a turn is marked that a stop found waiting for a person's answer. Such a stop is nobody's failure, and so no step
+towards giving the turn up."""
+
+
 def recover(batch: Batch, message: Recover) -> None:
     """The crash plan of an incarnation, as drafts and effects. The caller starts the next turn."""
     state = batch.state
@@ -27,7 +35,10 @@ def recover(batch: Batch, message: Recover) -> None:
     take_up_all(batch)
     if running is not None and running.generation != message.live_generation:
         close_turn(batch, "interrupted")
-        batch.lane("inbox/interrupted", {"ids": list(running.ids), "generation": running.generation})
+        data: Data = {"ids": list(running.ids), "generation": running.generation}
+        if state.resume_reason in WAITED.values() and state.resume_marked_at >= running.since:
+            data["waited"] = True
+        batch.lane("inbox/interrupted", data)
         if state.interruptions >= INTERRUPTIONS_MAX:
             _give_up(batch, running)
         elif state.resume_reason is None or state.resume_marked_at < running.since:

@@ -59,11 +59,11 @@ class Stopping(Opening):
         """Accept nothing more, let running turns end, send what is owed, stop.
 
         Turns get ``drain_s`` seconds (default: the configuration's); those that run on are interrupted and run
-        again at the next start. Returns whether all ended. Idempotent; whoever calls it later waits for the same
-        end; during a start it waits for its end first. Cancelling the call doesn't cancel the stop. In a forked child
-        it does nothing. ``reason`` "restart" is told to who runs the gateway (``restart_asked``), and stands in the log
-        of each turn that is interrupted ("restart_timeout"). Raises InvalidInputError, and WrongThreadError anywhere
-        but on the gateway's loop.
+        again at the next start; one that only waits for a person's answer is not waited for. Returns whether all ended.
+        Idempotent; whoever calls it later waits for the same end; during a start it waits for its end first. Cancelling
+        the call doesn't cancel the stop. In a forked child it does nothing. ``reason`` "restart" is told to who runs
+        the gateway (``restart_asked``), and stands in the log of each turn that is interrupted ("restart_timeout").
+        Raises InvalidInputError, and WrongThreadError anywhere but on the gateway's loop.
 
         A thread outside the loop watches it: if it has not ended ``config.stop.watchdog_s`` seconds after the drain, as
         when something blocks the loop for ever, every thread's stack goes to the log and ``on_error`` gets a
@@ -120,7 +120,10 @@ class Stopping(Opening):
         runtime.drain()
         # A second signal ends the wait: what still runs is interrupted and goes on at the next start.
         over = self._hurry.is_set
-        await self._wait_until(lambda: runtime.slots.held == 0 or over(), 0.0 if self._failure else seconds)
+        # Nor do people answer sooner for it: a turn that only waits for them asks again at the next start.
+        await self._wait_until(
+            lambda: runtime.slots.held <= runtime.running.waiting or over(), 0.0 if self._failure else seconds
+        )
         clean = runtime.slots.held == 0
         if not clean:
             runtime.drain_timed_out(f"{reason}_timeout")

@@ -258,7 +258,11 @@ _LANE: Final = (
         "inbox/interrupted",
         "lane",
         "The running turn ended with its process; its messages wait again.",
-        {"ids": "its messages", "generation": "the turn's"},
+        {
+            "ids": "its messages",
+            "generation": "the turn's",
+            "waited?": "true: it waited for a person's answer when the gateway stopped, so it doesn't count",
+        },
     ),
     EventType(
         "inbox/edited",
@@ -465,7 +469,10 @@ _LANE: Final = (
         "resume/marked",
         "lane",
         "The lane's work is to be taken up again after the restart.",
-        {"reason": "restart_interrupted, shutdown_timeout, …", "at?": "of an imported record: since when, epoch ms"},
+        {
+            "reason": "restart_interrupted, shutdown_timeout, shutdown_waiting, …",
+            "at?": "of an imported record: since when, epoch ms",
+        },
     ),
     EventType("resume/cleared", "lane", "Taken up, or given up.", {}),
     EventType(

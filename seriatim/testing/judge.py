@@ -467,6 +467,8 @@ class _Lane:
 
     def _inbox_interrupted(self, event: Event) -> None:
         self.interruptions.update(event.data["ids"])
+        if "waited" in event.data:
+            return  # for a person, at a stop
         self.in_a_row += 1
         if self.in_a_row >= INTERRUPTIONS_MAX:
             self.to_give_up.update(event.data["ids"])

@@ -2,125 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from seriatim import GatewayConfig, Turn
 from seriatim.actors.supervisor import PassivateLane
-from seriatim.config import AgentCacheConfig, AgentConfig
-from seriatim.gate import LAZY_WINDOW_MS
-from seriatim.keys import parse_session_key
 from seriatim.limits import PRESSURE_MS, PRESSURE_PASS_MS_MAX
 from seriatim.pressure import MIB
-from seriatim.testing.clock import VirtualClock
-from tests.gateway.bots import Bot, balance_holds, bot, event, run, until
+from tests.gateway.bots import balance_holds, event, run, until
 from tests.pressure.machine import ScriptedMachine
-
-SIZE = 1000
-
-
-class Agent:
-    """Counts its turns; a turn that says "hold" goes on until it is let. Notes its hooks."""
-
-    def __init__(self, session: str, world: World) -> None:
-        self.session = session
-        self.world = world
-
-    async def run(self, turn: Turn) -> str:
-        """How much it remembers, and how many turns this agent has had."""
-        self.world.served.append(turn.session)
-        if turn.text == "hold":
-            await self.world.go.wait()
-        return "x" * 70_000 if turn.text == "at length" else f"{len(turn.history)}"
-
-    def memory_bytes(self) -> int:
-        """Its logical size."""
-        return SIZE
-
-    async def commit_memory(self) -> None:
-        """Before it goes."""
-        self.world.hooks.append(("commit", self.session))
-
-    async def release(self) -> None:
-        """Softly; as slow as the world wants it."""
-        await self.world.may_release.wait()
-        self.world.hooks.append(("release", self.session))
-
-
-class World:
-    """A bot, its machine, its clock and what its agents did."""
-
-    def __init__(self, machine: ScriptedMachine) -> None:
-        self.machine = machine
-        self.clock = VirtualClock()
-        self.go = asyncio.Event()
-        self.may_release = asyncio.Event()
-        self.may_release.set()
-        self.hooks: list[tuple[str, str]] = []
-        self.served: list[str] = []
-        self.it: Bot
-
-    @property
-    def runtime(self) -> Any:
-        """The actors."""
-        return self.it.gateway._runtime
-
-    @property
-    def memory(self) -> Any:
-        """As health tells it."""
-        return self.it.health["memory"]
-
-    @property
-    def live(self) -> set[str]:
-        """The chats whose lanes are live."""
-        return {parse_session_key(key).chat_id for key in self.runtime.directory.live}
-
-    async def fill(self, *lanes: str) -> None:
-        """A turn for each, in this order, and all at rest."""
-        for lane in lanes:
-            assert (await self.it.ask("hi", lane)).text is not None
-        await self.flushed()
-
-    async def flushed(self) -> None:
-        """What is written late is written."""
-        self.clock.advance(LAZY_WINDOW_MS)
-        await until(lambda: self.runtime.directory.at_rest)
-
-    async def look(self) -> None:
-        """The warden looks, and is through with what comes of it."""
-        looks = self.machine.looks
-        self.runtime.look_at_memory()
-        await until(lambda: self.machine.looks > looks)
-        await self.passed()
-
-    async def passed(self) -> None:
-        """No pass is under way."""
-        await until(lambda: self.memory["doing"] == "nothing" and not self.runtime.system.get("warden").pending)
-
-
-@asynccontextmanager
-async def world(
-    home: Path, monkeypatch: pytest.MonkeyPatch, machine: ScriptedMachine | None = None, **cache: Any
-) -> AsyncIterator[World]:
-    """A gateway with a budget of 100 MiB on a machine of ours, unless ``cache`` says otherwise."""
-    made = World(machine or ScriptedMachine())
-    monkeypatch.setattr("seriatim.opening.ThisMachine", lambda: made.machine)
-    cache = {"memory_high_mb": 100, "protect_recent": 0, **cache}
-    config = GatewayConfig(agent=AgentConfig(agent_cache=AgentCacheConfig(**cache)))
-    async with bot(
-        None, home, config=config, clock=made.clock, agent_factory=lambda session: Agent(session, made)
-    ) as made.it:
-        try:
-            yield made
-        finally:
-            made.go.set()
-            made.may_release.set()
+from tests.pressure.worlds import SIZE, world
 
 
 def test_the_longest_unused_are_let_go_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -360,26 +253,38 @@ def test_a_hook_that_never_ends_holds_no_pass_up(tmp_path: Path, monkeypatch: py
 
 
 def test_a_message_during_a_slow_eviction_is_served_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """B133: while an agent's release takes its time, messages come, and its lane is asked to rest once more. Each is
-    answered once, in order, by the next incarnation, with all that was said before; the old agent's end is its own.
+    """B133: a message comes when its lane has been asked to rest, others while the agent's release takes its time, and
+    the lane is asked to rest once more. Each is answered once, in order, by the next incarnation, with all that was
+    said before; its agent is made when the old one's end is through, which is its own.
     """
 
     async def main() -> None:
         async with world(tmp_path, monkeypatch, ScriptedMachine(300)) as w:
             await w.fill("a")
             w.may_release.clear()
-            w.runtime.look_at_memory()
-            await until(lambda: w.hooks == [("commit", w.served[0])])
-            receipts = [await w.it.accept(str(number), "a") for number in range(3)]
-            for key in w.runtime.directory.live:
-                w.runtime.directory.supervisor.signal(PassivateLane(key, "again"))
+            receipts: list[Any] = []
+            settled: list[Any] = []
+            runtime = w.runtime
+            remove = runtime.directory.remove
+
+            def removed(lane: str) -> None:
+                remove(lane)
+                if not receipts:
+                    receipts.append(runtime.accept(event("0", "a"), "/", settled.append))
+
+            monkeypatch.setattr(runtime.directory, "remove", removed)
+            runtime.look_at_memory()
+            await until(lambda: settled and w.hooks)
+            receipts += [await w.it.accept(str(number), "a") for number in (1, 2)]
+            runtime.directory.supervisor.signal(PassivateLane(receipts[0].session_key, "again"))
+            await until(lambda: w.it.health["turns_running"] == 1)
+            assert w.made == [0]
             w.may_release.set()
             ends = [await receipt.answered() for receipt in receipts]
-            assert [end.outcome for end in ends].count("answered") + [end.outcome for end in ends].count("merged") == 3
-            assert ends[0].text == "2"
-            await w.flushed()
-            assert len(set(w.served)) == 1
+            assert [end.outcome for end in ends] == ["answered", "answered", "merged"]
+            assert [end.text for end in ends] == ["2", "4", "4"]
             assert w.hooks == [("commit", w.served[0]), ("release", w.served[0])]
+            assert (w.made, len(set(w.served))) == ([0, 2], 1)
         assert balance_holds(tmp_path)
 
     run(main())

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from seriatim import GatewayConfig
+from seriatim.actors.running import QUIET_MS, RunningTurns
 from seriatim.approvals import ListApprovals, ResolveApproval
 from seriatim.batch import Rules
-from seriatim.config import AgentConfig, TurnsConfig
+from seriatim.config import AgentConfig, StopConfig, TurnsConfig
 from seriatim.effects import Answered, ApprovalDue, Deliver, WishAnswered
-from seriatim.mail import ApprovalExpired, Ask
+from seriatim.mail import ApprovalExpired, Ask, DrainTimedOut
 from seriatim.testing.clock import VirtualClock
 from seriatim.turn import Approve, TurnAsks
 from tests.core.bench import Bench
@@ -248,6 +249,76 @@ def test_two_questions_of_one_name_are_told_apart_in_a_merged_lane() -> None:
     one.forget()
     asks(one, question="Print it?")
     assert answers(one) == [True]
+
+
+def test_a_stop_while_people_are_asked_is_no_interruption() -> None:
+    """However many stops find the turn waiting, it isn't given up; a crash counts, and a stop after the answer."""
+    bench = asked()
+    for reason in ("restart", "shutdown", "restart", "shutdown"):
+        bench.tell(DrainTimedOut(f"{reason}_timeout"))
+        assert bench.gate.durable.resume_reason == f"{reason}_waiting"
+        bench.now.time += 1
+        bench.reopen()
+        assert bench.gate.durable.interruptions == 0
+        asks(bench)
+    bench.reopen()
+    assert bench.gate.durable.interruptions == 1
+    asks(bench)
+    bench.said("/approve 1-1", user="ann")
+    bench.tell(DrainTimedOut("restart_timeout"))
+    bench.reopen()
+    assert (bench.gate.durable.interruptions, bench.gate.durable.resume_reason) == (2, "restart_timeout")
+    assert bench.fold() == bench.gate.durable
+
+
+def test_a_stop_does_not_wait_for_people(tmp_path: Path) -> None:
+    """Neither sooner nor later would they answer for it: it ends long before its drain, and the turn asks on."""
+
+    async def scenario() -> None:
+        async def agent(turn: Any) -> str:
+            return f"allowed: {await turn.approve('May I?')}"
+
+        async with bot(agent, tmp_path, stop=StopConfig(drain_s=15.0)) as world:
+            world.say("do it")
+            await world.heard(1)
+            began = asyncio.get_running_loop().time()
+            assert not await world.gateway.stop()  # the turn stays open
+            assert asyncio.get_running_loop().time() - began < 10
+        async with bot(agent, tmp_path, world.platform) as world:
+            world.say("/approve 1-1")
+            await until(lambda: "allowed: True" in world.platform.texts())
+            assert len(world.platform.texts()) == 3
+
+    run(scenario())
+
+
+def test_what_only_waits_for_people_is_known() -> None:
+    """Not a turn whose tool runs beside the question, that has just given a sign, or that waits for something else."""
+    clock = VirtualClock()
+    running = RunningTurns(clock, 0, lambda lane, mail: None)
+    running.begin("a", 1, 1)
+    assert running.waiting == 0
+    running.asks("a", 1, 1, people=True)
+    assert running.waiting == 0
+    clock.advance(QUIET_MS)
+    assert running.waiting == 1
+    running.asks("a", 1, 1, people=False)
+    clock.advance(QUIET_MS)
+    assert running.waiting == 0
+    running.asks("a", 1, -1, people=False)
+    running.tells("a", 1, calls=2)
+    running.goes_on("a", 1)
+    clock.advance(QUIET_MS)
+    assert running.waiting == 0
+    running.tells("a", 1, calls=-1)  # one of them asks, the other has ended
+    clock.advance(QUIET_MS)
+    assert running.waiting == 1
+    running.says("a", 1, "so far")
+    assert running.waiting == 0
+    clock.advance(QUIET_MS)
+    running.asks("a", 1, -1, people=True)
+    clock.advance(QUIET_MS)
+    assert running.waiting == 0
 
 
 def test_late_questions_of_a_stopped_turn_touch_nothing() -> None:
