@@ -247,7 +247,8 @@ class Operations:
         """Back by some turns."""
         if type(n) is not int:
             raise InvalidInputError("n", "a number of turns is needed")
-        return self._ask_owner("rewind", session_id, Rewind(session_id, n))
+        undone: dict[str, Any] | None = self._ask_owner("rewind", session_id, Rewind(session_id, n))
+        return undone
 
     def _write(
         self, operation: str, session_id: str, make: type[Append | Rewrite], given: Sequence[Mapping[str, Any]]

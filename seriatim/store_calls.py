@@ -317,7 +317,7 @@ def _ms(moment: datetime) -> int:
 
 def _append(batch: Batch, m: Append) -> bool | Elsewhere:
     part = _idle_part(batch, "append", m.session)
-    if part is None or type(part) is Elsewhere:
+    if part is None or isinstance(part, Elsewhere):
         return part or False
     for messages in by_turn(m.messages):
         batch.append(part, _numbered(part, closed_turn(messages, part.turns + 1), batch.time))
@@ -326,7 +326,7 @@ def _append(batch: Batch, m: Append) -> bool | Elsewhere:
 
 def _rewrite(batch: Batch, m: Rewrite) -> bool | Elsewhere:
     shown = _idle_shown(batch, "rewrite", m.session)
-    if shown is None or type(shown) is Elsewhere:
+    if shown is None or isinstance(shown, Elsewhere):
         return shown or False
     batch.append(shown.part, rewrite(shown.surface, m.messages, shown.part.turns + 1, batch.time))
     return True
@@ -334,7 +334,7 @@ def _rewrite(batch: Batch, m: Rewrite) -> bool | Elsewhere:
 
 def _rewind(batch: Batch, m: Rewind) -> dict[str, Any] | Elsewhere | None:
     shown = _idle_shown(batch, "rewind", m.session)
-    if shown is None or type(shown) is Elsewhere:
+    if shown is None or isinstance(shown, Elsewhere):
         return shown
     turns = max(1, m.turns)
     try:
@@ -357,7 +357,7 @@ def _idle_part(batch: Batch, operation: str, session: str) -> SessionPart | Else
         _check_idle(batch, operation, bound)
         return bound
     shown = _idle_shown(batch, operation, session)
-    return shown.part if type(shown) is Shown else shown
+    return shown.part if isinstance(shown, Shown) else shown
 
 
 def _idle_shown(batch: Batch, operation: str, session: str) -> Shown | Elsewhere | None:
