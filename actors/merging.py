@@ -34,8 +34,9 @@ from seriatim.model import Target
 from seriatim.outbox import Channel
 
 if TYPE_CHECKING:
+    from seriatim.actors.lane_record import LaneRecord
     from seriatim.actors.session import LanePorts
-    from seriatim.actors.supervisor import SupervisorPorts, _Lane
+    from seriatim.actors.supervisor import SupervisorPorts
 
 _log = logging.getLogger("seriatim.merging")
 
@@ -119,10 +120,10 @@ class Merger:
         ports: SupervisorPorts,
         lane_ports: LanePorts,
         me: Ref[Any],
-        lanes: dict[str, _Lane],
+        lanes: dict[str, LaneRecord],
         activate: Callable[[str], None],
         place: Callable[[str, Any], None],
-        go_live: Callable[[_Lane], None],
+        go_live: Callable[[LaneRecord], None],
         incarnation: Callable[[], int],
     ) -> None:
         self.aliases = ports.aliases
@@ -173,7 +174,7 @@ class Merger:
             key = into
         return key
 
-    def follow(self, lane: _Lane, into: str) -> None:
+    def follow(self, lane: LaneRecord, into: str) -> None:
         """A lane turns out to have gone into another, in an earlier process."""
         self._goes_into(lane.key, into)
         self._hand_on(lane)
@@ -518,7 +519,7 @@ class Merger:
             return
         self._hand_on(lane)
 
-    def _hand_on(self, lane: _Lane) -> None:
+    def _hand_on(self, lane: LaneRecord) -> None:
         """The lane isn't served any more under its key; its mail goes to who serves it."""
         held, lane.held = lane.held, []
         del self._lanes[lane.key]

@@ -20,7 +20,9 @@ import pykka
 from attrs import Factory, frozen
 
 from seriatim.actors.asks import Asks, Done
+from seriatim.actors.deaths import LaneCrashed
 from seriatim.actors.delivery import Deliveries, DeliveryActor, Sender
+from seriatim.actors.directory import Directory, key_of
 from seriatim.actors.dispatch import Dispatcher
 from seriatim.actors.ids import Ids
 from seriatim.actors.loading import LaneReader
@@ -34,7 +36,7 @@ from seriatim.actors.running import RunningTurns
 from seriatim.actors.session import FOR_SUCCESSOR, Flush, LanePorts, Switches
 from seriatim.actors.showing import Drafts
 from seriatim.actors.slots import TurnSlots
-from seriatim.actors.supervisor import Awaken, Directory, LaneCrashed, SupervisorActor, SupervisorPorts, key_of
+from seriatim.actors.supervisor import Awaken, SupervisorActor, SupervisorPorts
 from seriatim.actors.system import ActorSystem
 from seriatim.actors.turns import TurnRunner
 from seriatim.actors.upkeep import Growth, UpkeepActor

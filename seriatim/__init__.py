@@ -22,7 +22,7 @@ from seriatim.keys import SessionKey, build_session_key, is_shared_multi_user_se
 from seriatim.media import Media
 from seriatim.model import MessageEvent, Platform, SessionSource
 from seriatim.privacy import Pseudonyms
-from seriatim.turn import Reply, Silence
+from seriatim.turn import Reply, Silence, Usage
 
 __all__ = [
     "End",
@@ -43,6 +43,7 @@ __all__ = [
     "SessionStore",
     "Silence",
     "Turn",
+    "Usage",
     "build_session_context",
     "build_session_context_prompt",
     "build_session_key",

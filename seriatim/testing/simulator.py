@@ -41,10 +41,12 @@ from typing import Any, Final
 
 from attrs import define
 
+from seriatim.actors.deaths import LaneCrashed
+from seriatim.actors.directory import key_of
 from seriatim.actors.runtime import Settings
 from seriatim.actors.session import Ending, Passivated
 from seriatim.actors.simulation import Envelope
-from seriatim.actors.supervisor import LaneCrashed, PassivateLane, key_of
+from seriatim.actors.supervisor import PassivateLane
 from seriatim.config import GatewayConfig
 from seriatim.events import Event, LogId
 from seriatim.keys import canonical_key

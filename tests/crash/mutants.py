@@ -23,7 +23,7 @@ from seriatim import (
     recovery,
     snapshots,
 )
-from seriatim.actors import delivery, loading, merging, runtime, session, steps, supervisor, upkeep
+from seriatim.actors import deaths, delivery, lane_record, loading, merging, runtime, session, steps, supervisor, upkeep
 from seriatim.storage import sqlite, sqlite_growth
 from tests.crash.enumeration import FULL, Tally, enumerate_scenario
 from tests.crash.run import run
@@ -200,7 +200,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "a halted lane's mail is taken up newest first",
-        supervisor._Lane.take_over,
+        lane_record.LaneRecord.take_over,
         (("for mail in left", "for mail in reversed(left)"),),
         ("a chat gets a new id while people write under both",),
     ),
@@ -218,7 +218,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "a dead actor's mail is forgotten",
-        supervisor.SupervisorActor._crashed,
+        deaths.Deaths.crashed,
         (("[*self._leftover(lane), *struck, *crash.signals, *crash.mail]", "[]"),),
         ("two merged",),
     ),

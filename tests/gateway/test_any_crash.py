@@ -110,7 +110,7 @@ def test_any_actor_may_die_at_any_message(
     """Wherever it strikes, the lane restarts, or the gateway fails and the next start recovers: everything accepted
     is answered, in order, and a reply that comes twice says so (B140).
     """
-    monkeypatch.setattr("seriatim.actors.supervisor.RESTART_MS", (0,))
+    monkeypatch.setattr("seriatim.actors.deaths.RESTART_MS", (0,))
     monkeypatch.setattr("seriatim.stopping.SETTLE_S_MAX", 0.1)
     total = messages_of(actor_class, tmp_path / "dry")
     assert total > 0

@@ -31,7 +31,7 @@ def test_a_lane_that_dies_owes_its_receipts_an_end(tmp_path: Path, monkeypatch: 
         receive(actor, message)
 
     monkeypatch.setattr(SessionActor, "on_receive", dying)
-    monkeypatch.setattr("seriatim.actors.supervisor.RESTART_MS", (0,))
+    monkeypatch.setattr("seriatim.actors.deaths.RESTART_MS", (0,))
 
     async def main() -> None:
         async with bot(echo, tmp_path) as it:

@@ -191,7 +191,7 @@ def test_a_message_that_fails_at_the_start_closes_no_door(tmp_path: Path, monkey
     """B59: three messages wait at the door of a start; the first kills its lane each time. It is refused with its
     reason, the other two run in their order, and so does what comes later.
     """
-    monkeypatch.setattr("seriatim.actors.supervisor.RESTART_MS", (0,))
+    monkeypatch.setattr("seriatim.actors.deaths.RESTART_MS", (0,))
     receive = SessionActor.on_receive
 
     def on_receive(self: SessionActor, message: Any) -> None:

@@ -29,7 +29,7 @@ from .bots import balance_holds, bot, echo, run, until
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Restarts come at once, except where a test is about their waits."""
-    monkeypatch.setattr("seriatim.actors.supervisor.RESTART_MS", (0,))
+    monkeypatch.setattr("seriatim.actors.deaths.RESTART_MS", (0,))
 
 
 def dying(
@@ -173,7 +173,7 @@ def test_a_poison_message_is_tried_twice_then_refused(tmp_path: Path, monkeypatc
 
 def test_restarts_wait_longer_each_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The waits before a lane starts again grow as the limits say, and are forgotten after a quiet while."""
-    monkeypatch.setattr("seriatim.actors.supervisor.RESTART_MS", RESTART_MS)
+    monkeypatch.setattr("seriatim.actors.deaths.RESTART_MS", RESTART_MS)
     dying(monkeypatch, lambda message: type(message) is Recover, ValueError("at the start"), times=len(RESTART_MS))
     clock = VirtualClock()
 

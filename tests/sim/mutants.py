@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from attrs import frozen
 
-from seriatim import batch, commands, decide, gate, lane, queueing
-from seriatim.actors import delivery, persistence, receipts, session, slots, supervisor, transcript
+from seriatim import batch, commands, decide, gate, lane, pressure, queueing
+from seriatim.actors import deaths, delivery, directory, persistence, receipts, slots, supervisor, transcript
 from seriatim.testing.chance import Plan, plan_of
 from tests.planted import early
 
@@ -92,7 +92,7 @@ BUGS: Final = (
     ),
     Bug("promote race", decide.start_next, (("state.running is not None or ", ""),)),
     Bug("missed wake", slots.TurnSlots.give_back, (("self._serve()", "pass"),), _few_slots),
-    Bug("overtaking", supervisor.Directory.submit, ((" and key not in self._routed", ""),)),
+    Bug("overtaking", directory.Directory.submit, ((" and key not in self._routed", ""),)),
     Bug(
         "late finish of a fenced turn",
         decide._turn_ended,
@@ -192,37 +192,37 @@ BUGS: Final = (
     ),
     Bug(
         "a dead lane's mail is forgotten",
-        supervisor.SupervisorActor._crashed,
+        deaths.Deaths.crashed,
         (("[*self._leftover(lane), *struck, *crash.signals, *crash.mail]", "[]"),),
         _crashes,
     ),
     Bug(
         "a dead lane's last message goes first",
-        supervisor.SupervisorActor._crashed,
+        deaths.Deaths.crashed,
         (("*self._leftover(lane), *struck,", "*struck, *self._leftover(lane),"),),
         _crashes,
     ),
     Bug(
         "a dead lane's turn runs on",
-        supervisor.SupervisorActor._crashed,
+        deaths.Deaths.crashed,
         (("if running is not None:", "if False:"),),
         _crashes,
     ),
     Bug(
         "a turn that a crash cut short counts as ended",
-        supervisor.SupervisorActor._crashed,
+        deaths.Deaths.crashed,
         ((" and running.generation != lane.cancelled", ""),),
         _crashes,
     ),
     Bug(
         "a dead lane keeps its slots",
-        supervisor.SupervisorActor._crashed,
+        deaths.Deaths.crashed,
         (("self._ports.slots.give_back_all(lane.key, but=0 if ended is None else 1)", "pass"),),
         _crashes,
     ),
     Bug(
         "quarantined before the truth is known",
-        supervisor.SupervisorActor._restart,
+        deaths.Deaths._restart,
         (
             (
                 "self._back_off(lane, lane.crashes)",
@@ -237,7 +237,7 @@ BUGS: Final = (
         (("if lane.held or", "if"),),
         _rests,
     ),
-    Bug("rests with open work", session.SessionActor._passivate, (("state.waiting or ", ""),), _rests),
+    Bug("rests with open work", pressure.stays, (("state.waiting or ", ""),), _rests),
     Bug("a new conversation keeps the old transcript", transcript.Transcript.take, (("self.begin(", "id("),)),
     Bug(
         "refused because it stops, though it may be durable",

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from seriatim.actors.directory import Directory
 from seriatim.actors.persistence import Compact
 from seriatim.actors.receipts import Receipts
 from seriatim.actors.session import Passivate
 from seriatim.actors.simulation import Envelope
-from seriatim.actors.supervisor import Directory, PassivateLane
+from seriatim.actors.supervisor import PassivateLane
 from seriatim.actors.upkeep import CompactLane, Growth
 from seriatim.batch import Rules
 from seriatim.commits import Durable

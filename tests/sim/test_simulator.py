@@ -43,6 +43,12 @@ def test_random_worlds_break_no_invariant(totals: Totals) -> None:
     assert totals.failing == {}
 
 
+@pytest.mark.parametrize("seed", [151, 249])
+def test_a_retry_of_what_had_no_words_is_answered_without_words(seed: int) -> None:
+    """A world whose people ask a silent message's answer again is none in which a receipt has lost the reply."""
+    assert run_seeds([seed]).failing == {}
+
+
 def test_no_run_is_trivial(totals: Totals) -> None:
     """Each run has a hundred steps, most have a crash, and every invariant is judged many times."""
     assert totals.least["steps"] >= 100
