@@ -181,7 +181,7 @@ def _accept(batch: Batch, m: Inbound, kind: str) -> None:
 def start_next(batch: Batch) -> None:
     """Start the next turn if the lane is idle, has work, and gets a slot (T1)."""
     state = batch.state
-    if state.running is not None or not (state.queue or state.interrupted) or batch.now.draining:
+    if state.running is not None or not (state.queue or state.interrupted) or batch.now.draining or batch.now.moving:
         return
     if state.interrupted or state.queue[0].kind == "wake":
         drop_left(batch)
@@ -452,6 +452,12 @@ def _slot_granted(batch: Batch, m: SlotGranted | HoldOver) -> None:
     start_next(batch)
 
 
+def _move_refused(batch: Batch, m: MoveRefused) -> None:
+    batch.now.moving = False
+    move_refused(batch, m)
+    start_next(batch)
+
+
 def _drain_timed_out(batch: Batch, m: DrainTimedOut) -> None:
     state = batch.state
     if state.running is not None:
@@ -499,7 +505,7 @@ _RULES: Final[dict[type[Any], Callable[[Batch, Any], None]]] = {
     DraftGone: draft_gone,
     DrainTimedOut: _drain_timed_out,
     Quarantine: _quarantine,
-    MoveRefused: move_refused,
+    MoveRefused: _move_refused,
     Ask: _ask,
     CompressionDue: _compression_due,
     SummaryMade: _summary_made,

@@ -162,9 +162,9 @@ class Gateway(OwnLoop):
 
         ``session_id``: what the wake is for; where the lane has left that session by then (/stop doesn't leave it), the
         wake is dropped{session_left} and its text kept in the log. ``kind``: what it is about, in a word of the host's.
-        Survives /stop, /new and /reset. The reply goes to the lane's chat; where no adapter serves that, to the receipt
-        alone. Raises as ``accept``, and InvalidInputError where no adapter of this gateway's serves the key's account
-        and nobody has ever written in such a lane: nobody would hear of it.
+        Survives /stop, /new and /reset. The reply goes to the lane's chat (where several people write it names nobody);
+        where no adapter serves that, to the receipt alone. Raises as ``accept``, and InvalidInputError where no adapter
+        of this gateway's serves the key's account and nobody has ever written in such a lane: nobody would hear of it.
         """
         lane = await self._lane(session_key)
         event = self._wake_event(lane, text, session_id, kind)
