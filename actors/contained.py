@@ -140,7 +140,7 @@ class ContainedMailbox(Mailbox):
         """See ``Ref.dismiss``. It may be queued at its dispatcher, which then finds it dead."""
         if self.actor is None:
             return None
-        assert running.box is not self, "an actor can't dismiss itself"
+        assert running.seat.box is not self, "an actor can't dismiss itself"
         self._retire()
         data, signals = self.drain()
         self._settle_marks(data + signals)
@@ -195,15 +195,21 @@ class ContainedMailbox(Mailbox):
         return bool(self.fresh or self.urgent or self.out or self.urgent_out)
 
     def interject(self, message: Any) -> None:
-        """Serve one message inside another actor's activation. Our thread; the caller has just taken ``idle``."""
-        actor, outer = self.actor, running.box
-        running.box = self
+        """Serve one message inside another actor's activation. Our thread; the caller has just taken ``idle``.
+
+        With it, what a neighbour that it was handed on to had to say about it: that costs no activation of its own.
+        """
+        actor, seat = self.actor, running.seat
+        outer, seat.box = seat.box, self
         try:
             actor.on_receive(message)
+            if self.urgent and not self.urgent_out and self.urgent[0].__class__ not in SPECIAL:
+                message = self.urgent.pop(0)
+                actor.on_receive(message)
         except BaseException as error:
             self._crash(actor, error, message, "receive")
         finally:
-            running.box = outer
+            seat.box = outer
             self._rest_or_wake()
 
     def _next(self) -> Any:

@@ -10,10 +10,11 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
-import attrs
 from attrs import Factory, define, frozen
+from msgspec import Struct
+from msgspec.structs import replace
 
 from seriatim.actors.clockwork import signal_later
 from seriatim.actors.pooled import PooledActor
@@ -27,11 +28,6 @@ from seriatim.mail import AttemptWanted, DraftGone, Mail, PartAbandoned, PartFai
 from seriatim.model import Outbound, Target
 from seriatim.outbox import Channel, marked
 
-if TYPE_CHECKING:
-    from attrs import frozen as value
-else:
-    value = attrs.define
-
 RETRY_MS_MIN = 500
 RETRY_MS_MAX = 60_000
 DOWN_POLL_MS = 1_000
@@ -41,8 +37,7 @@ WAIT_RECORDED_MS = 5_000
 """A wait that the platform asked for and that is longer than this is kept over a restart."""
 
 
-@value
-class SendDone:
+class SendDone(Struct, frozen=True):
     """What came of one send. ``error`` None: the platform has it, under ``message_id`` if it said so."""
 
     delivery: str
@@ -63,8 +58,7 @@ class Sender(Protocol):
         ...
 
 
-@value
-class TakeUp:
+class TakeUp(Struct, frozen=True):
     """A lane owes a reply."""
 
     lane: str
@@ -97,7 +91,7 @@ class _Job:
 
     lane: str
     effect: Deliver
-    due: deque[int]
+    due: list[int]
     recorded: bool
     target: Target
     since: int
@@ -221,7 +215,7 @@ class DeliveryActor(PooledActor):
         job = _Job(
             message.lane,
             effect,
-            deque(effect.due),
+            list(effect.due),
             effect.first_attempt_recorded,
             effect.target,
             effect.since,
@@ -267,7 +261,7 @@ class DeliveryActor(PooledActor):
             return
         self._chats[chat_id].jobs.remove(job)
         job.moves_to = None
-        job.effect = attrs.evolve(job.effect, target=target)
+        job.effect = replace(job.effect, target=target)
         job.target = target
         there = _chat_of(target)
         self._jobs[job.effect.delivery] = (there, job)
@@ -288,7 +282,7 @@ class DeliveryActor(PooledActor):
         chat_id, job = known
         chat = self._chats[chat_id]
         # What is on its way can't be called back; its end is heard in _done.
-        job.due = deque(part for part in job.due if part < message.first)
+        job.due = [part for part in job.due if part < message.first]
         if job.sending or job.due:
             return
         chat.jobs.remove(job)
@@ -318,7 +312,7 @@ class DeliveryActor(PooledActor):
                     signal_later(self._clock, DOWN_POLL_MS, self.own_ref, _Retry(""))
                 self._cut_off[chat_id] = None
             elif channel.idempotent or (job.recorded and not job.due[0]):
-                self._send(job, max(1, job.attempt), repeat=False)
+                self._send(chat, job, max(1, job.attempt), repeat=False)
             else:
                 job.asked = True
                 self._post(job.lane, AttemptWanted(job.effect.delivery, job.due[0]))
@@ -353,9 +347,9 @@ class DeliveryActor(PooledActor):
         job = known[1]
         if job.asked and not job.sending and job.due and job.due[0] == message.part:
             job.asked = False
-            self._send(job, message.attempt, repeat=message.marked, look=message.look)
+            self._send(self._chats[known[0]], job, message.attempt, repeat=message.marked, look=message.look)
 
-    def _send(self, job: _Job, attempt: int, *, repeat: bool, look: bool = False) -> None:
+    def _send(self, chat: _Chat, job: _Job, attempt: int, *, repeat: bool, look: bool = False) -> None:
         effect, part = job.effect, job.due[0]
         job.sending = True
         job.began = self._clock.monotonic_ms()
@@ -376,7 +370,7 @@ class DeliveryActor(PooledActor):
         done = self._sender.send(out, self._sent)
         if done is None:
             return
-        if len(job.due) == 1 and len(self._chats[_chat_of(effect.target)].jobs) == 1:
+        if len(job.due) == 1 and len(chat.jobs) == 1:
             self._done(done)
         else:
             self.own_ref.signal(done)  # many parts sent in one go would hold everybody else up
@@ -395,7 +389,7 @@ class DeliveryActor(PooledActor):
         if error is None:
             job.failures = job.ambiguous = 0
             if job.due:
-                job.due.popleft()
+                del job.due[0]
             self._post(job.lane, PartSettled(message.delivery, message.part, message.message_id))
         elif job.due:
             self._failed(chat_id, job, message.part, error)
@@ -444,9 +438,9 @@ class DeliveryActor(PooledActor):
         elif error.ambiguous:
             return False
         elif error.code in ("anchor", "thread") and job.target.reply_to_id is not None:
-            job.target = attrs.evolve(job.target, reply_to_id=None)
+            job.target = replace(job.target, reply_to_id=None)
         elif error.code == "thread" and job.target.thread_id is not None:
-            job.target = attrs.evolve(job.target, thread_id=None)
+            job.target = replace(job.target, thread_id=None)
         else:
             return False
         return True

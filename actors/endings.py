@@ -6,6 +6,7 @@ import math
 from typing import Any, Final
 
 import attrs
+from msgspec.structs import replace
 
 from seriatim.errors import InvalidInputError, ReplyTooLargeError
 from seriatim.events import SAFE_INTEGER_MAX, mend_text
@@ -53,7 +54,7 @@ def aborted(job: TurnJob, why: str, late: TurnEnded | None = None) -> TurnEnded:
     detail = _short(why, DETAIL_CHARS_MAX)
     if late is None or late.reason != "completed":
         return TurnEnded(job.number, job.generation, "aborted", None, detail=detail)
-    return attrs.evolve(late, reason="aborted", detail=detail)
+    return replace(late, reason="aborted", detail=detail)
 
 
 def interrupted(job: TurnJob, why: str) -> TurnEnded:

@@ -14,7 +14,7 @@ from typing import TypeVar
 from seriatim.actors.loading import read_state
 from seriatim.actors.surfaces import read_messages
 from seriatim.entry import SessionEntry
-from seriatim.errors import AmbiguousKeyError, InvalidInputError, StoreUnhealthyError
+from seriatim.errors import AmbiguousKeyError, CorruptionError, InvalidInputError, StoreUnhealthyError
 from seriatim.events import Event, lane_log, session_log
 from seriatim.facts import entry
 from seriatim.keys import parse_session_key
@@ -108,12 +108,25 @@ class Entries:
             found = None if key is None else self.get(key)
         return found if found is not None and found.session_id == session_id else None
 
-    def items(self, pace: Callable[[], object] = lambda: None) -> list[tuple[str, SessionEntry]]:
-        """Canonical key and entry of every lane that has a session. ``pace`` is called between two of them."""
+    def items(
+        self,
+        pace: Callable[[], object] = lambda: None,
+        left_out: Callable[[str, CorruptionError], object] | None = None,
+    ) -> list[tuple[str, SessionEntry]]:
+        """Canonical key and entry of every lane that has a session. ``pace`` is called between two of them.
+
+        ``left_out``: told of a lane whose log is damaged, which is then passed over; without it, that raises.
+        """
         found = []
         for key, head in self._lanes():
-            with self._guard:
-                told = self._fold(key, head)
+            try:
+                with self._guard:
+                    told = self._fold(key, head)
+            except CorruptionError as error:
+                if left_out is None:
+                    raise
+                left_out(key, error)
+                continue
             if told is not None:
                 found.append((key, told))
             pace()

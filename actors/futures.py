@@ -111,7 +111,7 @@ class PooledFuture(pykka.Future[T]):
         raise error.with_traceback(traceback)
 
     def _wait(self, timeout: float | None) -> bool:
-        asker = running.box
+        asker = running.seat.box
         if asker is not None:
             return asker.blocked_get(self, timeout)
         if self.target is not None:

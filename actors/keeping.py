@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-import attrs
+from msgspec.structs import replace
 
 from seriatim.actors.calling import on_thread
 from seriatim.media import Media
@@ -21,7 +21,7 @@ async def with_blobs(event: MessageEvent, store: Store, now_ms: int) -> MessageE
             kept.append(media.kept_as(blob))
         else:
             kept.append(media)
-    return attrs.evolve(event, media=kept)
+    return replace(event, media=kept)
 
 
 async def content_of(media: Media, store: Store) -> bytes:

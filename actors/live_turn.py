@@ -66,7 +66,9 @@ class Turn:
         self._prompts = prompts or Prompts()
         self._speakers: Speakers | None = None
         self.events: tuple[Claim, ...] = job.claims
-        self.media: tuple[Media, ...] = tuple(media for claim in job.claims for media in claim.media)
+        self.media: tuple[Media, ...] = job.claims[0].media
+        if len(job.claims) > 1:
+            self.media = tuple(media for claim in job.claims for media in claim.media)
         self.text: str = self._text()
         self.source: SessionSource = job.claims[0].source
         self.session: str = job.session

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Literal
 
-from attrs import evolve, frozen
+from attrs import frozen
+from msgspec.structs import replace
 
 from seriatim.actors.lookup import looked_up
 from seriatim.actors.persistence import Keep
@@ -276,11 +277,11 @@ class _Ends:
             end = found[inbox_id]
             if end is not None and end.reason == "completed":
                 text = _last_words(reader.read(session_log(session_id)), turn)
-                found[inbox_id] = evolve(end, text=None if text is None else judged(text, internal=internal))
+                found[inbox_id] = replace(end, text=None if text is None else judged(text, internal=internal))
         for inbox_id, text in self._commands.items():
             end = found[inbox_id]
             if end is not None:
-                found[inbox_id] = evolve(end, text=text)
+                found[inbox_id] = replace(end, text=text)
         return found
 
     def _note(self, event: Event) -> None:

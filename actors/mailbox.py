@@ -26,10 +26,20 @@ __all__ = ["Ask", "Mailbox", "StopFlag", "running", "take"]
 NONE_OUT: list[Any] = []  # shared by all idle mailboxes; an empty list is never popped from, so nobody changes it
 
 
-class _Running(threading.local):
-    """Which mailbox this thread is serving now, if any."""
+class _Seat:
+    """Which mailbox a thread is serving now, if any."""
 
-    box: Mailbox | None = None
+    __slots__ = ("box",)
+
+    def __init__(self) -> None:
+        self.box: Mailbox | None = None
+
+
+class _Running(threading.local):
+    """This thread's seat. To change what stands in it is cheap; to change an attribute of the thread's own isn't."""
+
+    def __init__(self) -> None:
+        self.seat = _Seat()
 
 
 running = _Running()
@@ -157,15 +167,16 @@ class Mailbox:
         Returns:
             True if the caller must queue the mailbox again (``idle`` is still held), False if it rests.
         """
-        running.box = self
+        seat = running.seat
+        seat.box = self
         try:
             left = self._serve(envelopes_max)
         except BaseException:
             # Only a Ctrl-C on its way to the host (see containment); the mailbox must not stay locked behind it.
-            running.box = None
+            seat.box = None
             self._rest_or_wake()
             raise
-        running.box = None
+        seat.box = None
         if left:
             return True
         self.idle.release()

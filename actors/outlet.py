@@ -8,12 +8,17 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from typing import Final
 
 from seriatim.turn import Told, TurnEnded
 
 Tell = Callable[[Told], None]
 Report = Callable[[str, BaseException], None]
 """Takes where something failed ("agent", "commit_memory", …) and the error; never raises."""
+
+
+ENDED: Final = "the turn has ended"
+"""Why what an agent begins after its end is refused."""
 
 
 class Outlet:

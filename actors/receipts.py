@@ -12,25 +12,19 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
-import attrs
+from msgspec import Struct
 
 from seriatim.actors.waits import waiting_for
 from seriatim.effects import Ack, AckDuplicate, Finished
 from seriatim.errors import GatewayClosedError, WrongThreadError
 from seriatim.model import AcceptOutcome
 
-if TYPE_CHECKING:
-    from attrs import frozen as value
-else:
-    value = attrs.define
-
 _log = logging.getLogger("seriatim.receipts")
 
 
-@value
-class End:
+class End(Struct, frozen=True):
     """A message's terminal outcome. ``text``: the reply, None for silence or where there is none.
 
     ``reason``: how the turn ended ("completed", "failed", "aborted", …), or why the message was dropped,
@@ -179,12 +173,14 @@ class Receipts:
 
     def accepted(self, effect: Ack) -> None:
         """The message is durable."""
-        pending = self._accepting.get(effect.id)
+        pending = self._accepting.pop(effect.id, None)
         if pending is not None:
-            receipt = pending[0]
+            receipt, settled = pending
             receipt.session_id = effect.session or None
             receipt.position = effect.position
-            self._settle(effect.id, effect.outcome, None)
+            receipt.outcome = effect.outcome
+            self._open[effect.id] = receipt
+            _call(settled, receipt)
 
     def duplicate(self, effect: AckDuplicate) -> None:
         """It was durable before."""

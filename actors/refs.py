@@ -213,7 +213,7 @@ class Ref(pykka.ActorRef[A]):
 
 def _refuse_inside(future: PooledFuture[Any]) -> None:
     """Refuse to block one of our actors before anything was sent, so that the refused ask has no effect."""
-    asker = running.box
+    asker = running.seat.box
     if asker is not None and not asker.may_block:
         asker.blocked_get(future, None)
 

@@ -15,9 +15,9 @@ from functools import partial
 from hashlib import sha256
 from typing import Any
 
-import attrs
 import pykka
 from attrs import Factory, frozen
+from msgspec.structs import replace
 
 from seriatim.actors.asks import Asks, Done
 from seriatim.actors.deaths import LaneCrashed
@@ -50,7 +50,7 @@ from seriatim.commits import Hot
 from seriatim.effects import MoveHere
 from seriatim.errors import ActorError, InvalidInputError, StoreUnhealthyError
 from seriatim.events import LogId
-from seriatim.keys import KeySettings, canonical_key, escape_part, key_parts
+from seriatim.keys import KeySettings, canonical_key, escape_part, escaped, key_parts
 from seriatim.limits import MEDIA_WEIGHT
 from seriatim.mail import Ask, DrainTimedOut, Inbound
 from seriatim.model import MessageEvent, SessionSource
@@ -351,7 +351,7 @@ class Runtime:
         """The message with its chat's id as of now: that is where the reply goes."""
         source = event.source
         chat = self.aliases.chat(source.platform.name, event.account, source.guild_id or "", source.chat_id)
-        return event if chat == source.chat_id else attrs.evolve(event, source=source.changed(chat_id=chat))
+        return event if chat == source.chat_id else replace(event, source=source.changed(chat_id=chat))
 
     def learn_alias(self, alias: Alias, done: Callable[[BaseException | None], None]) -> None:
         """Record that two ids mean the same, and merge the lanes that this makes one; see ``LearnAlias``."""
@@ -528,9 +528,9 @@ def unique_key(event: MessageEvent) -> str:
     # Platforms number messages within a chat, whatever thread they show it in. Where a chat has no id, its other
     # side stands for it; a scope keeps equal ids apart, as it does for lanes.
     chat = source.chat_id or f"user {source.user_id_alt or source.user_id or ''}"
-    parts = (source.platform.name, event.account, source.guild_id or "", chat)
+    place = escaped(source.platform.name, event.account, source.guild_id or "", chat)
     if event.edit_of is not None:
         said = "deleted" if event.deleted else sha256(event.text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
         at = event.message_id if event.message_id not in (None, event.edit_of) else str(event.received_at or "")
-        return "edit:" + ":".join(map(escape_part, (*parts, event.edit_of, at or "", said)))
-    return "inbound:" + ":".join(map(escape_part, (*parts, event.message_id or "")))
+        return f"edit:{place}:" + ":".join(map(escape_part, (event.edit_of, at or "", said)))
+    return f"inbound:{place}:{escape_part(event.message_id or '')}"

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, Literal
 
-import attrs
 from attrs import Factory, frozen
+from msgspec.structs import replace
 
 from seriatim.actors.asks import Asks
 from seriatim.actors.clockwork import signal_later
@@ -618,7 +618,7 @@ class SessionActor(PooledActor):
         claim = Claim(data["id"], data["text"], known[1], data.get("messageId"), time, data["kind"])
         if "media" in data or "items" in data:
             media = tuple(map(Media.from_data, data.get("media", ())))
-            return attrs.evolve(claim, media=media, items=tuple(data.get("items", ())))
+            return replace(claim, media=media, items=tuple(data.get("items", ())))
         return claim
 
     def _cancel_turn(self, permit: Permit | None, effect: CancelTurn) -> None:

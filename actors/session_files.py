@@ -16,7 +16,7 @@ from seriatim.actors.solo import Solo
 from seriatim.batch import Rules
 from seriatim.config import GatewayConfig
 from seriatim.entry import SessionEntry
-from seriatim.errors import InvalidInputError, SeriatimError
+from seriatim.errors import CorruptionError, InvalidInputError, SeriatimError
 from seriatim.keys import KeySettings, SessionKey
 from seriatim.storage.contract import Store
 from seriatim.storage.home import Home
@@ -53,6 +53,7 @@ class SessionsFile:
         self._over = threading.Event()
         self._writing = threading.Lock()
         self._written: dict[str, Any] | None = None
+        self._damaged: set[str] = set()
         self._thread = threading.Thread(target=self._keep, name="seriatim-mirror", daemon=True)
         self._thread.start()
 
@@ -64,12 +65,18 @@ class SessionsFile:
         """Write what there is now, if it is not what was written last. Blocks; never raises for trouble."""
         with self._writing:
             try:
-                content = _content(self._entries, self._pace)
+                content = _content(self._entries, self._pace, self._left_out)
                 if content != self._written:
                     write_mirror(self.path, content, README)
                     self._written = content
             except (OSError, SeriatimError) as error:
                 _log.warning("%s is not up to date: %s", SESSIONS, error)
+
+    def _left_out(self, key: str, error: CorruptionError) -> None:
+        """A log that can't be read keeps the others from no mirror; it is told once, not each time."""
+        if key not in self._damaged:
+            self._damaged.add(key)
+            _log.warning("%s leaves a conversation out: %s", SESSIONS, error)
 
     def close(self) -> None:
         """Write for the last time, if that takes no longer than CLOSE_S_MAX."""
@@ -91,9 +98,11 @@ class SessionsFile:
         self._over.wait(PACE_S)
 
 
-def _content(entries: Entries, pace: Callable[[], object]) -> dict[str, Any]:
+def _content(
+    entries: Entries, pace: Callable[[], object], left_out: Callable[[str, CorruptionError], object]
+) -> dict[str, Any]:
     """By key; two lanes that people would call the same stand under their canonical keys."""
-    items = entries.items(pace)
+    items = entries.items(pace, left_out)
     names: dict[str, int] = {}
     for _, told in items:
         names[told.session_key] = names.get(told.session_key, 0) + 1

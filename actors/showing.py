@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
-import attrs
 from attrs import define
+from msgspec import Struct
 
 from seriatim.actors.clockwork import signal_later
 from seriatim.actors.refs import Ref
@@ -23,11 +23,7 @@ from seriatim.outbox import Channel, fitted
 from seriatim.silence import may_become_silence
 
 if TYPE_CHECKING:
-    from attrs import frozen as value
-
     from seriatim.actors.delivery import SendDone
-else:
-    value = attrs.define
 
 DRAFT_FIRST_MS = 300
 """Pieces that come so soon after the first one are shown with it."""
@@ -41,8 +37,7 @@ TYPING_MS = 4_000
 """How often the hint is repeated: the shortest-lived one known to us goes out after five seconds."""
 
 
-@value
-class Working:
+class Working(Struct, frozen=True):
     """A turn runs for somebody at ``target``. ``draft``: the message that shows its reply from an earlier attempt."""
 
     lane: str
@@ -52,8 +47,7 @@ class Working:
     draft: str
 
 
-@value
-class Delta:
+class Delta(Struct, frozen=True):
     """The turn has said a little more."""
 
     lane: str
@@ -61,8 +55,7 @@ class Delta:
     text: str
 
 
-@value
-class Idle:
+class Idle(Struct, frozen=True):
     """The lane's turn is over. ``silent``: it has ended well, and nothing is owed for it."""
 
     lane: str
@@ -70,16 +63,14 @@ class Idle:
     silent: bool = False
 
 
-@value
-class _Show:
+class _Show(Struct, frozen=True):
     """The time to show a draft, or (without a lane) to type, has come."""
 
     lane: str
     generation: int
 
 
-@value
-class _Shown:
+class _Shown(Struct, frozen=True):
     lane: str
     generation: int
     done: SendDone

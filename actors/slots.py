@@ -115,12 +115,13 @@ class TurnSlots:
     def give_back(self, lane: str, count: int = 1) -> None:
         """Return slots of ``lane``; at most as many as it holds."""
         held = self._held.pop(lane, [])
-        for person in held[:count]:
-            self._free += 1
-            if self._may.max:
-                self._may.give_back(person)
-        if held[count:]:
+        if len(held) > count:
             self._held[lane] = held[count:]
+            del held[count:]
+        self._free += len(held)
+        if self._may.max:
+            for person in held:
+                self._may.give_back(person)
         if self._asked:
             self._serve()
 

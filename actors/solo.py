@@ -62,7 +62,14 @@ class Solo:
         Raises what the rule raises, StoreError where the store refuses, and WriteUnknownError where that stays unknown.
         """
         with self._alone(key):
-            return self._decide(key, Ask(self._ids.fresh(), question))
+            try:
+                answer = self._decide(key, Ask(self._ids.fresh(), question))
+            except BaseException:  # a Ctrl-C, too: the gate may wait for a commit that nobody offers any more
+                self._forget(key)
+                raise
+        if answer.error is not None:
+            raise answer.error
+        return answer.value
 
     def present(self, key: str) -> str:
         """The lane that a lane has gone into; itself, if into none. A gateway has merged them."""
@@ -104,10 +111,14 @@ class Solo:
                 commit_id=self._ids.fresh(),
                 incarnation=1,
             )
-            self._write(pair.commit)
-            for moved in (key, *(() if other is None else (other,))):
-                self._forget(moved)
-                self._routed(moved)
+            moved = (key, *(() if other is None else (other,)))
+            try:
+                self._write(pair.commit)
+            finally:  # what their gates know is over, or nobody knows whether it is
+                for lane in moved:
+                    self._forget(lane)
+            for lane in moved:
+                self._routed(lane)
             return True
 
     def any_open_turn(self) -> bool:
@@ -130,7 +141,7 @@ class Solo:
                 held.enter_context(self._stripes[stripe])
             yield
 
-    def _decide(self, key: str, mail: Ask) -> Any:
+    def _decide(self, key: str, mail: Ask) -> Answered:
         gate, now = self._gate(key), self._now()
         answer: Answered | None = None
         tries = 0
@@ -149,18 +160,14 @@ class Solo:
             elif out.commit is not None:
                 out = gate.settled(self._commit(out.commit), now)
             elif answer is not None:
-                break
+                return answer
             else:
                 tries += 1
-                out = self._again(key, gate, out, now, tries)
-        if answer.error is not None:
-            raise answer.error
-        return answer.value
+                out = self._again(gate, out, now, tries)
 
-    def _again(self, key: str, gate: Gate, out: Out, now: Now, tries: int) -> Out:
+    def _again(self, gate: Gate, out: Out, now: Now, tries: int) -> Out:
         """Nobody knows what became of the commit: offer it again after a while, some times."""
         if out.stale or out.lost or out.failed is not None or out.wake_at is None or tries > _TRIES_MAX:
-            self._forget(key)
             if isinstance(out.failed, StoreError):
                 raise out.failed
             raise WriteUnknownError("whether this was written is not known; look again")

@@ -28,7 +28,7 @@ from attrs import define, field, frozen
 
 from seriatim.actors.calling import is_async, on_thread
 from seriatim.actors.endings import error_text
-from seriatim.actors.outlet import Outlet
+from seriatim.actors.outlet import ENDED, Outlet
 from seriatim.errors import InvalidInputError, LosslessJsonError, TurnCancelledError
 from seriatim.events import check_lossless, mend_text
 from seriatim.limits import STEP_CALLS_MAX, TOOL_RESULT_BYTES_MAX
@@ -189,9 +189,16 @@ class StepGate:
         with self._lock:
             return [self._calls[name] for name in calls if name in self._calls]
 
+    @property
+    def unused(self) -> bool:
+        """Whether nothing was declared: of a turn that has ended nothing will be, and nobody waits to be told so."""
+        return not self._calls
+
     def _check_open(self) -> None:
         if self._closed is not None:
             raise TurnCancelledError(self._closed)
+        if self._outlet.ended:
+            raise TurnCancelledError(ENDED)
 
     def _offer_next(self) -> None:
         while self._line and all(gated.dropped for gated in self._line[0].calls):

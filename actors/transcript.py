@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import overload
+from typing import Final, overload
 
 from seriatim.commits import Commit
 from seriatim.events import Event, LogId, session_log
 from seriatim.media import Media
 from seriatim.surface import MESSAGE_TYPES, RESET, is_replace, says_something
 from seriatim.turn import Message, Role, words_of
+
+_CHANGES_IT: Final = MESSAGE_TYPES | {RESET}
+"""Events that change what a session shows."""
 
 
 class History(Sequence[Message]):
@@ -96,13 +99,14 @@ class Transcript:
     def extend(self, events: Iterable[Event]) -> None:
         """Add the messages among ``events`` of the session's log."""
         for event in events:
-            if event.type in MESSAGE_TYPES and not is_replace(event):
-                if says_something(event):
-                    self._messages.append(event)
-                    self.bytes += len(_text(event))
-            elif event.type in MESSAGE_TYPES or event.type == RESET:
+            if event.type not in _CHANGES_IT:
+                continue
+            if event.type == RESET or is_replace(event):
                 assert self.session is not None
                 self.begin(self.session, missing=event.seq + 1)
+            elif says_something(event):
+                self._messages.append(event)
+                self.bytes += len(_text(event))
 
     def before(self, turn: int, claims: frozenset[str] = frozenset()) -> History:
         """The messages of the turns before ``turn``; what it claims itself (ids) and nobody has answered, isn't one."""

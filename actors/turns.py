@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from types import CoroutineType
 from typing import Any, Protocol
@@ -27,7 +28,7 @@ from seriatim.actors.calling import (
 from seriatim.actors.delegating import Delegations
 from seriatim.actors.eager import begin
 from seriatim.actors.live_turn import Turn
-from seriatim.actors.outlet import Outlet, Report, Tell
+from seriatim.actors.outlet import ENDED, Outlet, Report, Tell
 from seriatim.actors.steps import StepGate
 from seriatim.actors.summaries import Summaries, Summed
 from seriatim.actors.waits import Asker, running_turn
@@ -196,9 +197,10 @@ class AgentRunner:
             running.outlet.end(endings.failed(job, InvalidInputError("generation", "it was started before")))
         else:
             self._running[name] = running
-            if not self._on_loop(self._launch, running):
-                self._running.pop(name, None)
-                running.outlet.end(endings.interrupted(job, "the event loop is closed"))
+            # Not here: agents begin when the lanes' pass is over and their commits are on the way, all in one callback.
+            self._launching.append(running)
+            if len(self._launching) == 1:
+                self._loop.call_soon(self._launch_all)
 
     def cancel(self, lane: str, generation: int, why: str) -> None:
         """See TurnRunner.cancel."""
@@ -288,25 +290,16 @@ class AgentRunner:
         if running.task is not None and not running.on_thread:
             running.task.cancel()
 
-    def _on_loop(self, fn: Callable[[_Running], None], running: _Running) -> bool:
-        """Call on the loop's thread, at once if this is it; says whether the loop is there to do it."""
+    def _on_loop(self, fn: Callable[[_Running], None], running: _Running) -> None:
+        """Call on the loop's thread, at once if this is it; not at all where the loop is closed."""
         try:
             if asyncio.get_running_loop() is self._loop:
                 fn(running)
-                return True
+                return
         except RuntimeError:
             pass  # no loop runs on this thread
-        try:
+        with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(fn, running)
-        except RuntimeError:
-            return False
-        return True
-
-    def _launch(self, running: _Running) -> None:
-        # Not here: agents begin when the lanes' pass is over and their commits are on the way, all in one callback.
-        self._launching.append(running)
-        if len(self._launching) == 1:
-            self._loop.call_soon(self._launch_all)
 
     def _launch_all(self) -> None:
         launching, self._launching = self._launching, []
@@ -347,7 +340,8 @@ class AgentRunner:
             self._report("agent", exc)
             ended = endings.failed(job, exc)
         # Before the end is told: the lane's next turn may start at once, and wants the agent.
-        self._let_go(running)
+        if running.warm is not None:
+            self._let_go(running)
         running.outlet.end(running.ending(ended))
 
     def _let_go(self, running: _Running) -> None:
@@ -359,17 +353,20 @@ class AgentRunner:
         """On the loop, when the turn's task is over, even if it was cancelled before its first step."""
         job = running.job
         self._running.pop((job.lane, job.generation), None)
-        self._let_go(running)
+        if running.warm is not None:
+            self._let_go(running)
         if not running.outlet.ended:
             if self._shuts_down():
                 ended = endings.interrupted(job, "the event loop is shutting down")
             else:
                 ended = endings.failed(job, asyncio.CancelledError())
             running.outlet.end(running.ending(ended))
-        running.gate.close("the turn has ended")
-        running.wishes.close("the turn has ended")
-        for tool in list(running.gate.tasks):
-            tool.cancel()
+        if not running.gate.unused:
+            running.gate.close(ENDED)
+            for tool in list(running.gate.tasks):
+                tool.cancel()
+        if not running.wishes.unused:
+            running.wishes.close(ENDED)
         if not task.cancelled() and task.exception() is not None:
             self._report("turn", task.exception() or RuntimeError())
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-from attrs import frozen
+from msgspec import Struct
 
 from seriatim.errors import WaitCycleError
 
@@ -23,8 +23,7 @@ Node = tuple[int, str]
 """A lane of one gateway: several may live in a process, and their lanes may bear the same names."""
 
 
-@frozen
-class Asker:
+class Asker(Struct, frozen=True):
     """The turn in whose context code runs: its gateway's runner, its lane, and the task that it is."""
 
     owner: object

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, InvalidStateError
 from typing import Any
 
-from seriatim.actors.outlet import Outlet
+from seriatim.actors.outlet import ENDED, Outlet
 from seriatim.errors import TurnCancelledError
 from seriatim.turn import TurnAsks, TurnJob, Wish
 
@@ -41,6 +41,8 @@ class Wishes:
         with self._outlet.lock:
             if self._closed is not None:
                 raise TurnCancelledError(self._closed)
+            if self._outlet.ended:
+                raise TurnCancelledError(ENDED)
             if self._open is None or self._made is None:
                 self._open, self._made = {}, Counter()
             token = f"{self._made[what]} {what}"
@@ -60,6 +62,11 @@ class Wishes:
             answer = None if self._open is None else self._open.pop(token, None)
         if answer is not None:
             answer.set_result(value)
+
+    @property
+    def unused(self) -> bool:
+        """Whether nothing is asked: of a turn that has ended nothing will be, and nobody waits to be told so."""
+        return not self._open
 
     def close(self, why: str) -> None:
         """The turn is over: whoever waits gets TurnCancelledError. Idempotent."""

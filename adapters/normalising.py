@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import attrs
+from msgspec.structs import replace
 
 from seriatim.adapters.base import Adapter
 from seriatim.aliases import Alias
@@ -33,7 +33,7 @@ class Normaliser:
             changes["chat_id"] = chat
         if not self._threads and source.thread_id is not None and source.is_forum is None:
             changes["is_forum"] = False
-        return attrs.evolve(event, source=source.changed(**changes)) if changes else event
+        return replace(event, source=source.changed(**changes)) if changes else event
 
     def alias(self, event: MessageEvent) -> Alias | None:
         """What the message tells about its author's ids, on a platform where an id never passes to somebody else."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-import attrs
+from msgspec.structs import replace
 
 from seriatim.events import Data, Event
 from seriatim.facts import NOTHING
@@ -79,7 +79,7 @@ def questions(ours: Iterable[Approval], theirs: Iterable[Approval]) -> Data:
         if name in known:
             renamed.append([name, _letters(name, "a", taken)])
             name = _letters(name, "b", taken)
-        moved.append(attrs.evolve(one, id=name).plain())
+        moved.append(replace(one, id=name).plain())
     told: Data = {"approvals": moved} if moved else {}
     return {**told, "renamed": renamed} if renamed else told
 
@@ -107,7 +107,7 @@ def _redirected(owed: Owed, chats: Mapping[str, str]) -> Owed:
     target = owed.target
     if target.chat_id not in chats:
         return owed
-    return attrs.evolve(owed, target=attrs.evolve(target, chat_id=chats[target.chat_id]), draft="")
+    return replace(owed, target=replace(target, chat_id=chats[target.chat_id]), draft="")
 
 
 def leave(state: LaneState, data: Data) -> None:
@@ -136,12 +136,12 @@ def absorb(
     if "session" in data:
         _continue(state, event)
         # What was said in this lane comes after whatever ended that conversation.
-        state.waiting = {i: attrs.evolve(held, seq=event.seq + 1) for i, held in state.waiting.items()}
+        state.waiting = {i: replace(held, seq=event.seq + 1) for i, held in state.waiting.items()}
         late = {0: event.seq, 1: event.seq + 1}
     else:
         late = {0: event.seq, 1: event.seq}
     for held in moved:
-        state.waiting[held.data["id"]] = attrs.evolve(held, seq=late[held.seq])
+        state.waiting[held.data["id"]] = replace(held, seq=late[held.seq])
     state.accepted += len(moved)
     entries = [Entry(kind, tuple(ids), auth, size) for kind, ids, auth, size in data["queue"]]
     state.queue = _woven(state.queue, entries, arrived)

@@ -7,18 +7,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final, Literal
 
-import attrs
 from attrs import Factory, define, frozen
+from msgspec import Struct
 
 from seriatim.events import Data
 from seriatim.limits import BUDGETS_MAX
-
-if TYPE_CHECKING:
-    from attrs import frozen as value
-else:
-    value = attrs.define
 
 Level = Literal["free", "warn", "over"]
 
@@ -47,8 +42,7 @@ class Limits:
         return bool(self.turns or self.tokens or self.cost_usd)
 
 
-@value
-class Standing:
+class Standing(Struct, frozen=True):
     """How somebody stands. ``wait_ms``: before their next turn; ``tell``: what they are to be told, once a window."""
 
     level: Level

@@ -6,21 +6,15 @@ another engine can stand behind the same port.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import attrs
+from msgspec import Struct
 
 from seriatim.errors import InvalidInputError, StoreError
 from seriatim.events import Event, LogId
 
-if TYPE_CHECKING:
-    from attrs import frozen as value
-else:
-    value = attrs.define
 
-
-@value
-class Hot:
+class Hot(Struct, frozen=True):
     """A lane's open work and counters as of a commit: the boot index, health and balance read it.
 
     ``open_turn``: 1 while a turn is open. ``waiting``: accepted messages without a terminal outcome, the
@@ -44,8 +38,7 @@ class Hot:
         return bool(self.open_turn or self.waiting or self.owed)
 
 
-@value
-class Part:
+class Part(Struct, frozen=True):
     """The events that a commit appends to one log.
 
     ``expected_head``: how many events the log holds before. ``header``: given exactly when the part
@@ -59,8 +52,7 @@ class Part:
     header: dict[str, Any] | None = None
 
 
-@value
-class Binding:
+class Binding(Struct, frozen=True):
     """Compare-and-set of the lane that a session belongs to; None means no lane."""
 
     session: LogId
@@ -68,8 +60,7 @@ class Binding:
     lane: LogId | None
 
 
-@value
-class Commit:
+class Commit(Struct, frozen=True):
     """All or nothing: at most one lane part, at most two session parts, unique keys and bindings.
 
     ``id``: offered again with the same id, it succeeds without a second write. ``lane`` and
@@ -88,15 +79,13 @@ class Commit:
     blobs: tuple[str, ...] = ()
 
 
-@value
-class Durable:
+class Durable(Struct, frozen=True):
     """The commit is on disk. ``commit``: its id."""
 
     commit: str
 
 
-@value
-class Refused:
+class Refused(Struct, frozen=True):
     """The commit is surely absent. ``error`` says why; ``keys_found``: its keys that were already there.
 
     An InvalidInputError (LosslessJsonError among them) says that the commit itself is malformed.
@@ -107,8 +96,7 @@ class Refused:
     keys_found: tuple[str, ...] = ()
 
 
-@value
-class Unknown:
+class Unknown(Struct, frozen=True):
     """An I/O or fsync error: the commit may or may not be there. Offer the same commit again."""
 
     commit: str

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-import attrs
+from msgspec.structs import replace
 
 from seriatim.albums import album_target, grouped, quiet_at
 from seriatim.approvals import answer_again, approval_expired, approval_wanted, asks_people
@@ -135,7 +135,7 @@ def _inbound(batch: Batch, m: Inbound) -> None:
     elif not m.command:
         _accept(batch, m, "wake" if m.event.internal else "human")
     elif queued is not None:
-        _accept(batch, m if queued == m.args else attrs.evolve(m, args=queued), "queue")
+        _accept(batch, m if queued == m.args else replace(m, args=queued), "queue")
         tell_queued(batch, m)
     else:
         COMMANDS.get(m.command, unknown_command)(batch, m)
@@ -153,6 +153,8 @@ def _accept(batch: Batch, m: Inbound, kind: str) -> None:
     if at is not None and fits(state.queue[at], entry_of(data)):
         where: Place = "album"
         data["kind"] = state.queue[at].kind  # one that began as a /queue item goes on as one
+    elif not state.queue:
+        where = "slot"  # nearly always
     else:
         where = place(state.queue, entry_of(data), batch.rules.collapse)
     if where == "replace":
@@ -179,7 +181,7 @@ def _accept(batch: Batch, m: Inbound, kind: str) -> None:
 def start_next(batch: Batch) -> None:
     """Start the next turn if the lane is idle, has work, and gets a slot (T1)."""
     state = batch.state
-    if state.running is not None or not (state.queue or state.interrupted) or batch.now.draining:
+    if state.running is not None or not (state.queue or state.interrupted) or batch.now.draining or batch.now.moving:
         return
     if state.interrupted or state.queue[0].kind == "wake":
         drop_left(batch)
@@ -450,6 +452,12 @@ def _slot_granted(batch: Batch, m: SlotGranted | HoldOver) -> None:
     start_next(batch)
 
 
+def _move_refused(batch: Batch, m: MoveRefused) -> None:
+    batch.now.moving = False
+    move_refused(batch, m)
+    start_next(batch)
+
+
 def _drain_timed_out(batch: Batch, m: DrainTimedOut) -> None:
     state = batch.state
     if state.running is not None:
@@ -497,7 +505,7 @@ _RULES: Final[dict[type[Any], Callable[[Batch, Any], None]]] = {
     DraftGone: draft_gone,
     DrainTimedOut: _drain_timed_out,
     Quarantine: _quarantine,
-    MoveRefused: move_refused,
+    MoveRefused: _move_refused,
     Ask: _ask,
     CompressionDue: _compression_due,
     SummaryMade: _summary_made,

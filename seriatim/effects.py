@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-import attrs
+from msgspec import Struct
 
 from seriatim.errors import SeriatimError
 from seriatim.events import Data, Event, LogId
@@ -15,15 +15,10 @@ from seriatim.model import Target
 from seriatim.shown import Besides
 
 if TYPE_CHECKING:
-    from attrs import frozen as value
-
     from seriatim.mail import Inbound
-else:
-    value = attrs.define
 
 
-@value
-class Permit:
+class Permit(Struct, frozen=True):
     """Proof that a commit is durable; minted by the Gate alone."""
 
     commit: str
@@ -31,8 +26,7 @@ class Permit:
     incarnation: int
 
 
-@value
-class Ack:
+class Ack(Struct, frozen=True):
     """The message is durable: tell its sender. ``outcome``: accepted or merged (the intent at accept)."""
 
     id: str
@@ -41,23 +35,20 @@ class Ack:
     position: int
 
 
-@value
-class Nack:
+class Nack(Struct, frozen=True):
     """The message was not accepted; ``reason`` is typed and told. Needs no permit: nothing happened."""
 
     id: str
     reason: str
 
 
-@value
-class AckDuplicate:
+class AckDuplicate(Struct, frozen=True):
     """The message was accepted before, durably: ack this delivery of it, do nothing else."""
 
     id: str
 
 
-@value
-class Finished:
+class Finished(Struct, frozen=True):
     """A message has its terminal outcome; ``text`` is the reply that answers it, None for silence."""
 
     id: str
@@ -66,8 +57,7 @@ class Finished:
     reason: str
 
 
-@value
-class Answered:
+class Answered(Struct, frozen=True):
     """A question of the host's is decided, durably; or, with ``error``, it isn't and nothing came of it."""
 
     token: str
@@ -75,8 +65,7 @@ class Answered:
     error: SeriatimError | None = None
 
 
-@value
-class RunTurn:
+class RunTurn(Struct, frozen=True):
     """Run the agent for ``claims`` (the accepted events' data, with their times)."""
 
     session: str
@@ -89,32 +78,28 @@ class RunTurn:
     resumed_from: int | None
 
 
-@value
-class CancelTurn:
+class CancelTurn(Struct, frozen=True):
     """Stop the agent of ``generation``; its results are late from now on."""
 
     generation: int
     why: str
 
 
-@value
-class ReleaseCalls:
+class ReleaseCalls(Struct, frozen=True):
     """The calls are recorded: they may run."""
 
     generation: int
     calls: tuple[str, ...]
 
 
-@value
-class Proceed:
+class Proceed(Struct, frozen=True):
     """The call's result is durable: the agent may go on."""
 
     generation: int
     call_id: str
 
 
-@value
-class WishAnswered:
+class WishAnswered(Struct, frozen=True):
     """What the agent asked of its lane is durable; ``value`` depends on the wish (see turn.Wish)."""
 
     generation: int
@@ -122,23 +107,20 @@ class WishAnswered:
     value: Any
 
 
-@value
-class ApprovalDue:
+class ApprovalDue(Struct, frozen=True):
     """The question counts as denied at ``at`` (epoch ms), unless it is answered before."""
 
     id: str
     at: int
 
 
-@value
-class EndDelegations:
+class EndDelegations(Struct, frozen=True):
     """Stop this background work: its end is durable already."""
 
     ids: tuple[str, ...]
 
 
-@value
-class Deliver:
+class Deliver(Struct, frozen=True):
     """A reply is owed: take it up.
 
     ``due``: the parts still to be sent. ``first_attempt_recorded``: the first may be sent at once; otherwise each
@@ -158,8 +140,7 @@ class Deliver:
     claim: str = ""
 
 
-@value
-class Owes:
+class Owes(Struct, frozen=True):
     """All that the lane owes, from a new incarnation: other deliveries of this lane are over; forget them.
 
     What told delivery so may have died with the incarnation before.
@@ -168,8 +149,7 @@ class Owes:
     deliveries: tuple[str, ...]
 
 
-@value
-class SendPart:
+class SendPart(Struct, frozen=True):
     """The attempt is recorded: send the part now. ``marked``: an earlier attempt may have arrived, so it says so.
 
     ``look``: it may have, and the platform is asked first.
@@ -183,8 +163,7 @@ class SendPart:
     look: bool = False
 
 
-@value
-class DropDelivery:
+class DropDelivery(Struct, frozen=True):
     """Parts of the delivery are not to be sent: those from ``first`` on; from 0 on, forget it.
 
     An earlier part that is on its way stays owed: its end is still to be told. ``target`` is None when
@@ -196,13 +175,11 @@ class DropDelivery:
     first: int = 0
 
 
-@value
-class ForgetAgent:
+class ForgetAgent(Struct, frozen=True):
     """The conversation isn't what the warm agent has seen of it: let go of the agent."""
 
 
-@value
-class MoveHere:
+class MoveHere(Struct, frozen=True):
     """Have the supervisor bind a session of another lane to this one, if it is bound to ``expected`` then.
 
     ``command``: what asks for it; no lane has accepted it, the move's commit does, and answers it with ``text``.
@@ -215,16 +192,14 @@ class MoveHere:
     text: str
 
 
-@value
-class CompressionWanted:
+class CompressionWanted(Struct, frozen=True):
     """The lane's next turn waits until its session is compressed, as it was after ``turn``. Internal."""
 
     session: str
     turn: int
 
 
-@value
-class CompressSession:
+class CompressSession(Struct, frozen=True):
     """Have the agent sum up ``said``; the result comes back as SummaryMade.
 
     ``seqs``: the messages that it will stand for, in their order, as shown after ``head`` events of the session; the
@@ -239,13 +214,11 @@ class CompressSession:
     asked: str = ""
 
 
-@value
-class RestartGateway:
+class RestartGateway(Struct, frozen=True):
     """An operator wants the gateway drained and started anew."""
 
 
-@value
-class WantSlot:
+class WantSlot(Struct, frozen=True):
     """Ask for a turn slot. Internal: leaves nothing.
 
     ``person``: for whose message, "" where it doesn't say; ``resumes``: only for a turn that was interrupted.
@@ -255,15 +228,13 @@ class WantSlot:
     resumes: bool = False
 
 
-@value
-class ReturnSlot:
+class ReturnSlot(Struct, frozen=True):
     """The turn that held a slot is over. ``silent``: it has ended well, and nothing is owed for it. Internal."""
 
     silent: bool = False
 
 
-@value
-class ReadShown:
+class ReadShown(Struct, frozen=True):
     """Read what a session shows ("": none), and what else is asked for, off the actor, for the gate. Internal."""
 
     session: str
@@ -271,8 +242,7 @@ class ReadShown:
     besides: Besides | None = None
 
 
-@value
-class Routed:
+class Routed(Struct, frozen=True):
     """The lane is bound to another session than before, or to none. Internal: mirrors and indexes hear of it."""
 
 

@@ -8,17 +8,11 @@ from __future__ import annotations
 
 import math
 import re
-from typing import TYPE_CHECKING, Any, Final, NewType
+from typing import Any, Final, NewType
 
-import attrs
+from msgspec import Struct
 
 from seriatim.errors import LosslessJsonError
-
-if TYPE_CHECKING:
-    from attrs import frozen as value
-else:
-    # Frozen for the type checker only: a turn makes a dozen of these and a frozen __init__ costs twice.
-    value = attrs.define
 
 LogId = NewType("LogId", str)
 Data = dict[str, Any]
@@ -39,8 +33,7 @@ def session_log(session_id: str) -> LogId:
     return LogId("session:" + session_id)
 
 
-@value
-class Event:
+class Event(Struct, frozen=True):
     """One event of a log. Treat it and its data as immutable.
 
     ``seq``: place in its log, from 0, contiguous. ``time``: UTC epoch milliseconds, informative only;

@@ -8,7 +8,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
-import attrs
+from msgspec import Struct
+from msgspec.structs import astuple, replace
 
 from seriatim.entry import SessionEntry
 from seriatim.errors import InvalidInputError
@@ -16,15 +17,10 @@ from seriatim.events import Data
 from seriatim.model import Platform, SessionSource
 
 if TYPE_CHECKING:
-    from attrs import frozen as value
-
     from seriatim.lane import LaneState
-else:
-    value = attrs.define
 
 
-@value
-class Used:
+class Used(Struct, frozen=True):
     """What a session's turns used, summed; ``prompt`` and ``cost_status`` are the last that were told.
 
     ``turn``: the turn that told ``prompt``, 0 for none.
@@ -59,11 +55,10 @@ class Used:
 
     def plain(self) -> list[Any]:
         """As JSON."""
-        return list(attrs.astuple(self))
+        return list(astuple(self))
 
 
-@value
-class Facts:
+class Facts(Struct, frozen=True):
     """What the lane's log tells of the session that it is bound to.
 
     ``created_at``: epoch ms, 0 where an old archive doesn't say. ``origin``: the source that began the conversation,
@@ -83,13 +78,13 @@ class Facts:
     def plain(self) -> list[Any]:
         """As JSON; ``of`` is its inverse."""
         before = None if self.before is None else self.before.plain()
-        return [*attrs.astuple(self, recurse=False)[:-1], before]
+        return [*astuple(self)[:-1], before]
 
     @classmethod
     def of(cls, fields: list[Any]) -> Facts:
         """The inverse of ``plain``."""
         made = cls(*fields)
-        return made if made.before is None else attrs.evolve(made, before=Used(*fields[-1]))
+        return made if made.before is None else replace(made, before=Used(*fields[-1]))
 
 
 _MOVED: Final = frozenset({"switch", "resume", "moved"})

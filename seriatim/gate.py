@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from attrs import Factory, define
-
 from seriatim.batch import Batch, Now, Rules
 from seriatim.commits import Commit, Durable, Outcome, Refused, Unknown
 from seriatim.decide import decide
@@ -61,7 +59,6 @@ _AHEAD_OF_KEPT = frozenset({Inbound, Ask, SlotGranted})
 _ONCE = frozenset({PartFailed, StepOffered, ToolFinished, TurnAsks, TurnEnded, DrainTimedOut, TurnBroken})
 
 
-@define
 class Out:
     """What the shell has to do after a step of the gate, in this order.
 
@@ -73,14 +70,18 @@ class Out:
     the gate only collects mail for its successor.
     """
 
-    effects: list[tuple[Permit, Effect]] = Factory(list)
-    internal: list[Effect] = Factory(list)
-    slots_back: int = 0
-    commit: Commit | None = None
-    wake_at: int | None = None
-    stale: bool = False
-    lost: bool = False
-    failed: BaseException | None = None
+    __slots__ = ("commit", "effects", "failed", "internal", "lost", "slots_back", "stale", "wake_at")
+
+    def __init__(self) -> None:
+        # By hand: a turn makes half a dozen, and generated code calls a factory for each list.
+        self.effects: list[tuple[Permit, Effect]] = []
+        self.internal: list[Effect] = []
+        self.slots_back = 0
+        self.commit: Commit | None = None
+        self.wake_at: int | None = None
+        self.stale = False
+        self.lost = False
+        self.failed: BaseException | None = None
 
 
 class Gate:
@@ -278,7 +279,7 @@ class Gate:
             self._in_flight = out.commit = batch.close(self._commit_id(), self.lane, self.incarnation)
 
     def _due(self, now: Now) -> bool:
-        if self._stash or self._kept_due(now):
+        if self._stash or (self._kept and self._kept_due(now)):
             return True
         if self._hold_at is not None and now.time >= self._hold_at:
             self._hold_at = None
@@ -287,11 +288,9 @@ class Gate:
         return self._lazy_at is not None and now.time >= self._lazy_at
 
     def _kept_due(self, now: Now) -> bool:
-        kept = self._kept
-        if not kept:
-            return False
+        """Whether kept mail, of which there is some, is to be decided now."""
         # Nothing is decided before a recovery: a dead incarnation's turn would pass for a running one.
-        return self._retry_at is None or now.time >= self._retry_at or type(kept[0]) is Recover
+        return self._retry_at is None or now.time >= self._retry_at or type(self._kept[0]) is Recover
 
     def _gather(self, now: Now) -> list[Mail]:
         """The mail of the next commit: kept mail that is due, lazy mail, then the stash up to the bounds."""
@@ -305,7 +304,7 @@ class Gate:
         if self._lazy:
             self._put_back(self._lazy)
             self._lazy, self._lazy_at = [], None
-        if self._kept_due(now):
+        if self._kept and self._kept_due(now):
             self._put_back(self._kept)
             self._kept, self._retry_at = [], None
         elif self._kept:

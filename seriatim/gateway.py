@@ -93,7 +93,7 @@ class Gateway(OwnLoop):
                 return self._refused(event, UNAVAILABLE)
             self._check_open()
         future: asyncio.Future[Receipt] = loop.create_future()
-        door = self._live() if self._door is None else self._door
+        door = self._door or self._open_runtime()
         door.accept(event, prefix, partial(resolve, future))
         receipt = await future
         if receipt.outcome == "pending":
@@ -162,9 +162,9 @@ class Gateway(OwnLoop):
 
         ``session_id``: what the wake is for; where the lane has left that session by then (/stop doesn't leave it), the
         wake is dropped{session_left} and its text kept in the log. ``kind``: what it is about, in a word of the host's.
-        Survives /stop, /new and /reset. The reply goes to the lane's chat; where no adapter serves that, to the receipt
-        alone. Raises as ``accept``, and InvalidInputError where no adapter of this gateway's serves the key's account
-        and nobody has ever written in such a lane: nobody would hear of it.
+        Survives /stop, /new and /reset. The reply goes to the lane's chat (where several people write it names nobody);
+        where no adapter serves that, to the receipt alone. Raises as ``accept``, and InvalidInputError where no adapter
+        of this gateway's serves the key's account and nobody has ever written in such a lane: nobody would hear of it.
         """
         lane = await self._lane(session_key)
         event = self._wake_event(lane, text, session_id, kind)
@@ -370,6 +370,10 @@ class Gateway(OwnLoop):
     def _live(self) -> Runtime:
         """The actors. Raises StoreUnhealthyError while their store can't be opened."""
         self._check_open()
+        return self._open_runtime()
+
+    def _open_runtime(self) -> Runtime:
+        """The same, where it was looked already whether the gateway is open."""
         if self._runtime is None or self._store is None:
             raise StoreUnhealthyError(f"the store isn't open: {self._unopened}")
         return self._runtime

@@ -134,7 +134,7 @@ class SessionKey:
 def canonical_key(source: SessionSource, config: KeySettings, account: str = "") -> str:
     """``SessionKey.from_source(...).canonical``, remembered: every message asks for it."""
     group, thread = config.group_sessions_per_user, config.thread_sessions_per_user
-    return _canonical(*_parts(source, account, group, thread))
+    return escaped(_CANONICAL_HEAD, *_parts(source, account, group, thread))
 
 
 def _parts(
@@ -157,9 +157,14 @@ def _parts(
     return platform, chat_type, scope, account, chat_id, thread_id, participant
 
 
-@lru_cache(maxsize=KEYS_REMEMBERED_MAX)
 def _canonical(*parts: str) -> str:
-    return ":".join((_CANONICAL_HEAD, *map(escape_part, parts)))
+    return escaped(_CANONICAL_HEAD, *parts)
+
+
+@lru_cache(maxsize=2 * KEYS_REMEMBERED_MAX)
+def escaped(*parts: str) -> str:
+    """``parts`` with colons between them, and none inside; remembered, since every message names its place twice."""
+    return ":".join(map(escape_part, parts))
 
 
 def _key(source: SessionSource, account: str, group_per_user: bool, thread_per_user: bool) -> SessionKey:

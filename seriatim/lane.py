@@ -8,9 +8,11 @@ how the two logs interleave. ``route/bound`` replaces the session part.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 
 import attrs
+from msgspec import Struct
+from msgspec.structs import replace
 
 from seriatim.absorb import absorb, leave
 from seriatim.closers import OpenTurn
@@ -23,11 +25,6 @@ from seriatim.model import Target
 from seriatim.queue_folds import edited, join_album, moved, noted
 from seriatim.queueing import Entry, entry_of, join_target, size_of
 
-if TYPE_CHECKING:
-    from attrs import frozen as value
-else:
-    value = attrs.define
-
 BOUNCED: Final = "the platform reported a failure"
 
 WANTED: Final = frozenset({"stop", "operator"})
@@ -36,8 +33,7 @@ WANTED: Final = frozenset({"stop", "operator"})
 Boundary = Literal["none", "fresh", "suspended"]
 
 
-@value
-class Waiting:
+class Waiting(Struct, frozen=True):
     """An accepted message without its terminal outcome: the accepted event's data, seq and time (ms)."""
 
     data: Data
@@ -50,8 +46,7 @@ class Waiting:
         return cls(*fields)
 
 
-@value
-class Running:
+class Running(Struct, frozen=True):
     """The open turn, as the lane log tells it. ``ids``: its claims; ``since``: epoch ms of the claim."""
 
     ids: tuple[str, ...]
@@ -72,8 +67,7 @@ class Running:
         return cls(tuple(fields[0]), *fields[1:])
 
 
-@value
-class PartState:
+class PartState(Struct, frozen=True):
     """One part of an owed reply.
 
     ``attempts``: recorded by events of their own; ``failures``: those that surely did not arrive;
@@ -93,8 +87,7 @@ class PartState:
         return self.attempts + self.first - self.failures
 
 
-@value
-class Owed:
+class Owed(Struct, frozen=True):
     """A reply that must be delivered. ``since``: epoch ms; ``turn``: 0 when no turn made it.
 
     ``until``: epoch ms before which the platform wants to hear nothing more; ``draft``: the platform's id of the
@@ -123,8 +116,7 @@ class Owed:
         return cls(name, tuple(texts), Target.from_data(target), tuple(PartState(*p) for p in parts), *rest)
 
 
-@value
-class Unreached:
+class Unreached(Struct, frozen=True):
     """A turn's reply that was given up, of which its people haven't been told yet."""
 
     delivery: str
@@ -132,8 +124,7 @@ class Unreached:
     reason: str
 
 
-@value
-class Approval:
+class Approval(Struct, frozen=True):
     """A question of a turn to its people. ``answer``: "" while it is open, then approved or denied.
 
     ``claim``: the turn's first message, the same at every attempt; ``token``: names the question in the turn.
@@ -152,8 +143,7 @@ class Approval:
         return [self.id, self.claim, self.token, self.question, self.since, self.answer]
 
 
-@value
-class Delegation:
+class Delegation(Struct, frozen=True):
     """Background work that a turn began. ``session``: whose it is; ``origin``: where its end is told, as logged."""
 
     id: str
@@ -185,9 +175,16 @@ class SessionPart:
 
     def fork(self) -> SessionPart:
         """A private copy."""
-        turn = self.open
-        copied = OpenTurn(turn.number, turn.step, dict(turn.calls)) if turn is not None else None
-        return SessionPart(self.id, self.head, self.turns, copied, self.ended, self.used, self.changed, self.shrunk)
+        twin, turn = SessionPart.__new__(SessionPart), self.open
+        twin.id = self.id
+        twin.head = self.head
+        twin.turns = self.turns
+        twin.open = None if turn is None else OpenTurn(turn.number, turn.step, turn.calls.copy())
+        twin.ended = self.ended
+        twin.used = self.used
+        twin.changed = self.changed
+        twin.shrunk = self.shrunk
+        return twin
 
 
 @attrs.define
@@ -247,49 +244,43 @@ class LaneState:
 
     def fork(self) -> LaneState:
         """A private copy; what it shares with this one is immutable."""
-        twin = LaneState(
-            self.key,
-            self.head,
-            self.bound,
-            self.generation,
-            self.running,
-            self.interrupted,
-            self.interruptions,
-            self.waiting.copy(),
-            self.queue.copy(),
-            self.owed.copy(),
-            self.suspended_at,
-            self.resume_reason,
-            self.resume_marked_at,
-            self.boundary,
-            self.had_activity,
-            self.accepted,
-            self.answered,
-            self.merged,
-            self.dropped,
-            self.phase,
-            self.since,
-            None,
-            self.merged_into,
-            self.unreached,
-            self.drafts,
-            self.bots,
-            self.bots_at,
-        )
-        if self.session is not None:
-            twin.session = self.session.fork()
-        if self.bounced:
-            twin.bounced = self.bounced
+        # Field by field: a constructor of so many arguments takes four times as long, and each commit is one fork.
+        twin = LaneState.__new__(LaneState)
+        twin.key = self.key
+        twin.head = self.head
+        twin.bound = self.bound
+        twin.generation = self.generation
+        twin.running = self.running
+        twin.interrupted = self.interrupted
+        twin.interruptions = self.interruptions
+        twin.waiting = self.waiting.copy()
+        twin.queue = self.queue.copy()
+        twin.owed = self.owed.copy()
+        twin.suspended_at = self.suspended_at
+        twin.resume_reason = self.resume_reason
+        twin.resume_marked_at = self.resume_marked_at
+        twin.boundary = self.boundary
+        twin.had_activity = self.had_activity
+        twin.accepted = self.accepted
+        twin.answered = self.answered
+        twin.merged = self.merged
+        twin.dropped = self.dropped
+        twin.phase = self.phase
+        twin.since = self.since
+        twin.session = None if self.session is None else self.session.fork()
+        twin.merged_into = self.merged_into
+        twin.unreached = self.unreached
+        twin.drafts = self.drafts
+        twin.bots = self.bots
+        twin.bots_at = self.bots_at
+        twin.bounced = self.bounced
         twin.active_at = self.active_at
         twin.facts = self.facts
-        if self.titles or self.listed:
-            twin.titles, twin.listed = self.titles, self.listed
-        if self.approvals:
-            twin.approvals = self.approvals
-        if self.delegations:
-            twin.delegations = self.delegations
-        if self.notes:
-            twin.notes = self.notes
+        twin.titles = self.titles
+        twin.notes = self.notes
+        twin.listed = self.listed
+        twin.approvals = self.approvals
+        twin.delegations = self.delegations
         return twin
 
 
@@ -380,7 +371,7 @@ def _accepted(state: LaneState, data: Data, event: Event) -> None:
     if data["kind"] != "wake":
         state.active_at = event.time
     if state.facts.origin is None:
-        state.facts = attrs.evolve(state.facts, origin=data["source"])
+        state.facts = replace(state.facts, origin=data["source"])
     place = data["place"]
     if place == "none":
         return
@@ -454,7 +445,7 @@ def _dropped(state: LaneState, data: Data, event: Event) -> None:
     ]
     if state.interrupted:
         state.interrupted = tuple(
-            held if len(kept) == len(held.ids) else attrs.evolve(held, ids=kept)
+            held if len(kept) == len(held.ids) else replace(held, ids=kept)
             for held in state.interrupted
             if (kept := tuple(inbox_id for inbox_id in held.ids if inbox_id not in gone))
         )
@@ -469,7 +460,7 @@ def _steered(state: LaneState, data: Data, event: Event) -> None:
     gone = set(data["ids"])
     state.queue = [entry for entry in state.queue if not gone.issuperset(entry.ids)]
     if state.running is not None:
-        state.running = attrs.evolve(state.running, ids=(*state.running.ids, *data["ids"]))
+        state.running = replace(state.running, ids=(*state.running.ids, *data["ids"]))
 
 
 def _approval_asked(state: LaneState, data: Data, event: Event) -> None:
@@ -479,7 +470,7 @@ def _approval_asked(state: LaneState, data: Data, event: Event) -> None:
 
 def _approval_resolved(state: LaneState, data: Data, event: Event) -> None:
     state.approvals = tuple(
-        attrs.evolve(asked, answer=data["answer"]) if asked.id == data["id"] else asked for asked in state.approvals
+        replace(asked, answer=data["answer"]) if asked.id == data["id"] else asked for asked in state.approvals
     )
 
 
@@ -505,11 +496,15 @@ def _interrupted(state: LaneState, data: Data, event: Event) -> None:
         state.interruptions += 1
 
 
+_UNTRIED: Final = PartState()
+_TRIED: Final = PartState(first=True)
+
+
 def _owed(state: LaneState, data: Data, event: Event) -> None:
     texts = tuple(data["parts"])
-    states = (PartState(first=data.get("attempt", 0) == 1),) * len(texts)
+    states = (_TRIED if data.get("attempt", 0) == 1 else _UNTRIED,) * len(texts)
     if "first" in data:
-        states = tuple(PartState(first=part < data["first"]) for part in range(len(texts)))
+        states = tuple([_TRIED if part < data["first"] else _UNTRIED for part in range(len(texts))])
     state.owed[data["id"]] = Owed(
         data["id"],
         texts,
@@ -526,17 +521,17 @@ def _owed(state: LaneState, data: Data, event: Event) -> None:
 
 
 def _attempt(state: LaneState, data: Data, event: Event) -> None:
-    _change_part(state, data, lambda part: attrs.evolve(part, attempts=part.attempts + 1, last_failed=False))
+    _change_part(state, data, lambda part: replace(part, attempts=part.attempts + 1, last_failed=False))
 
 
 def _failed(state: LaneState, data: Data, event: Event) -> None:
-    _change_part(state, data, lambda part: attrs.evolve(part, failures=part.failures + 1, last_failed=True))
+    _change_part(state, data, lambda part: replace(part, failures=part.failures + 1, last_failed=True))
 
 
 def _waits(state: LaneState, data: Data, event: Event) -> None:
     owed = state.owed.get(data["id"])
     if owed is not None:
-        state.owed[owed.id] = attrs.evolve(owed, until=data["until"])
+        state.owed[owed.id] = replace(owed, until=data["until"])
 
 
 def _settled(state: LaneState, data: Data, event: Event) -> None:
@@ -544,7 +539,7 @@ def _settled(state: LaneState, data: Data, event: Event) -> None:
     if owed is not None and len(owed.states) == 1:
         del state.owed[owed.id]  # the common case: a reply of one part
     else:
-        _change_part(state, data, lambda part: attrs.evolve(part, done=True))
+        _change_part(state, data, lambda part: replace(part, done=True))
 
 
 def _abandoned(state: LaneState, data: Data, event: Event) -> None:
@@ -567,7 +562,7 @@ def _retried(state: LaneState, data: Data, event: Event) -> None:
     """Somebody asked for it: its age begins again. What may have arrived stays in doubt."""
     owed = state.owed.get(data["id"])
     if owed is not None:
-        state.owed[owed.id] = attrs.evolve(owed, since=event.time, until=0)
+        state.owed[owed.id] = replace(owed, since=event.time, until=0)
 
 
 def _change_part(state: LaneState, data: Data, change: Callable[[PartState], PartState]) -> None:
@@ -579,14 +574,14 @@ def _change_part(state: LaneState, data: Data, change: Callable[[PartState], Par
     if all(part.done for part in states):
         del state.owed[owed.id]
     else:
-        state.owed[owed.id] = attrs.evolve(owed, states=tuple(states))
+        state.owed[owed.id] = replace(owed, states=tuple(states))
 
 
 def _draft(state: LaneState, data: Data, event: Event) -> None:
     """A message shows a reply in the making: the debt's, where there is one by now, else that of the claim's turn."""
     owed = state.owed.get(data.get("delivery", ""))
     if owed is not None:
-        state.owed[owed.id] = attrs.evolve(owed, draft=data["messageId"])
+        state.owed[owed.id] = replace(owed, draft=data["messageId"])
     elif data["claim"] in state.waiting:
         _forget_drafts(state, (data["claim"],))
         state.drafts = (*state.drafts, (data["claim"], data["messageId"]))
@@ -628,7 +623,7 @@ def _released(state: LaneState, data: Data, event: Event) -> None:
 def _touched(state: LaneState, data: Data, event: Event) -> None:
     state.active_at = event.time
     if "lastPromptTokens" in data:
-        state.facts = attrs.evolve(state.facts, prompt=data["lastPromptTokens"], prompt_turn=data["turn"])
+        state.facts = replace(state.facts, prompt=data["lastPromptTokens"], prompt_turn=data["turn"])
 
 
 def _merged_lanes(state: LaneState, data: Data, event: Event) -> None:
@@ -642,13 +637,13 @@ def _merged_lanes(state: LaneState, data: Data, event: Event) -> None:
         state.active_at = max(state.active_at, data.get("activeAt", 0), event.time)
         if "renamed" in data:
             names = dict(data["renamed"])
-            state.approvals = tuple(attrs.evolve(a, id=names.get(a.id, a.id)) for a in state.approvals)
+            state.approvals = tuple(replace(a, id=names.get(a.id, a.id)) for a in state.approvals)
         state.approvals += tuple(Approval(*fields) for fields in data.get("approvals", ()))
         state.delegations += tuple(Delegation(*fields) for fields in data.get("delegations", ()))
         if "session" in data:
             state.session = SessionPart(data["session"])
             facts = Facts.of(data["facts"]) if "facts" in data else NOTHING
-            state.facts = attrs.evolve(facts, origin=state.facts.origin or facts.origin)
+            state.facts = replace(facts, origin=state.facts.origin or facts.origin)
 
 
 def _suspended(state: LaneState, data: Data, event: Event) -> None:

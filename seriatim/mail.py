@@ -7,23 +7,17 @@ The runner's StepOffered, ToolFinished and TurnEnded (seriatim.turn) are kept me
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
-import attrs
 from attrs import frozen
+from msgspec import Struct
 
 from seriatim.effects import CompressSession
 from seriatim.model import MessageEvent
 from seriatim.turn import DelegationEnded, StepOffered, ToolFinished, TurnAsks, TurnEnded
 
-if TYPE_CHECKING:
-    from attrs import frozen as value
-else:
-    value = attrs.define
 
-
-@value
-class Inbound:
+class Inbound(Struct, frozen=True):
     """A message at the door. ``id``: its inbox id, fresh. ``key``: its unique key, or "" without one
     (then a successor that gets it again must know from the log whether it was accepted).
 
@@ -110,8 +104,7 @@ class AttemptWanted:
     part: int
 
 
-@value
-class PartSettled:
+class PartSettled(Struct, frozen=True):
     """From delivery: the platform has the part (T6, lazy)."""
 
     delivery: str

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import attrs
 from attrs import frozen
+from msgspec.structs import replace
 
 from seriatim.absorb import holdings, questions, readdressed
 from seriatim.batch import Batch, Now, Rules
@@ -53,7 +53,7 @@ def merge(
     if taken is not None:
         told["session"] = taken
         origin = gone.facts.origin
-        told["facts"] = attrs.evolve(gone.facts, origin=origin and readdressed(origin, chats)).plain()
+        told["facts"] = replace(gone.facts, origin=origin and readdressed(origin, chats)).plain()
         if into.bound is not None:
             told["previous"] = into.bound
         if gone.boundary != "none":
@@ -128,9 +128,9 @@ def move(
         batch.owe(text, target)
     commit = batch.close(commit_id, lane_log(to.key), incarnation)
     binding = Binding(session_log(session), None if holder is None else lane_log(holder), lane_log(to.key))
-    commit = attrs.evolve(commit, bindings=(*commit.bindings, binding))
+    commit = replace(commit, bindings=(*commit.bindings, binding))
     if other is None or other.bound != session:
         return Pair(commit, batch.state, None)
     event = Event("route/released", other.head, now.time, {"reason": "moved", "session": session})
     there, away = _with(other, event, now.time)
-    return Pair(attrs.evolve(commit, parts=(*commit.parts, away)), batch.state, there)
+    return Pair(replace(commit, parts=(*commit.parts, away)), batch.state, there)

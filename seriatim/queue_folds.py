@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import attrs
+from msgspec.structs import replace
 
 from seriatim.albums import album_target
 from seriatim.events import Data, Event
@@ -41,10 +41,10 @@ def edited(state: LaneState, data: Data, event: Event) -> None:
     if "media" in data:
         told["media"] = data["media"]
     more = size_of(told) - size_of(held.data)
-    state.waiting[inbox_id] = attrs.evolve(held, data=told)
+    state.waiting[inbox_id] = replace(held, data=told)
     for at, entry in enumerate(state.queue):
         if inbox_id in entry.ids:
-            state.queue[at] = attrs.evolve(entry, size=entry.size + more)
+            state.queue[at] = replace(entry, size=entry.size + more)
 
 
 def noted(state: LaneState, data: Data, event: Event) -> None:

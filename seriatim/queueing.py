@@ -6,23 +6,17 @@ The queue is one list: its first entry is the slot, the rest is the overflow. So
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
-import attrs
+from msgspec import Struct
 
 from seriatim.events import Data
 from seriatim.limits import COMMIT_BYTES_MAX, COMMIT_MESSAGES_MAX, MEDIA_WEIGHT
 
-if TYPE_CHECKING:
-    from attrs import frozen as value
-else:
-    value = attrs.define
-
 Place = Literal["slot", "join", "replace", "tail", "album"]
 
 
-@value
-class Entry:
+class Entry(Struct, frozen=True):
     """One place in the queue: the messages that one turn will claim together.
 
     ``kind``: human, queue (from /queue: always a turn of its own) or wake. ``auth``: what the members

@@ -99,6 +99,8 @@ def _take_up(batch: Batch, m: Inbound, shown: Shown, title: str) -> None:
     if shown.lane != lane_log(batch.state.key):
         # Another lane's binding is the supervisor's to move, in a commit that takes the command in and answers it.
         batch.keys.pop(m.key, None)
+        # What comes behind it is said in the conversation that it asks for: a move that is made ends the incarnation.
+        batch.now.moving = True
         batch.internal.append(MoveHere(shown.session, batch.state.bound, m, RESUMED_TEXT.format(title)))
         return
     accept_command(batch, m)

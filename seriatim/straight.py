@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import attrs
+from msgspec.structs import replace
 
 from seriatim.closers import closing, open_turn
 from seriatim.events import Data, Event
@@ -70,4 +70,4 @@ def _moved(event: Event, seq: int, seqs: dict[int, int], turns: dict[Any, int]) 
             sources = None
     if isinstance(operation, dict):
         operation = {**operation, "start": seqs[operation["start"]], "end": seqs[operation["end"]]}
-    return attrs.evolve(event, seq=seq, data=data, source_event_seqs=sources, surface_op=operation)
+    return replace(event, seq=seq, data=data, source_event_seqs=sources, surface_op=operation)

@@ -7,19 +7,14 @@ plain data.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 
-import attrs
 from attrs import Factory, frozen
+from msgspec import Struct
 
 from seriatim.limits import SPEAKER_CHARS_MAX
 from seriatim.media import Media
 from seriatim.model import SessionSource
-
-if TYPE_CHECKING:
-    from attrs import frozen as value
-else:
-    value = attrs.define(unsafe_hash=True)
 
 _BRACKETS: Final = str.maketrans("[]", "()")
 
@@ -44,8 +39,7 @@ class Message:
     data: dict[str, Any] = Factory(dict)
 
 
-@value
-class Claim:
+class Claim(Struct, frozen=True):
     """One accepted message that the turn answers: its inbox id, text and origin.
 
     An album is one: ``items`` are the ids of its messages, ``media`` all that they carry, ``text`` their captions.
@@ -62,8 +56,7 @@ class Claim:
     items: tuple[str, ...] = ()
 
 
-@value
-class TurnJob:
+class TurnJob(Struct, frozen=True):
     """Everything a runner needs to run one turn, as plain data.
 
     ``lane``: canonical key; ``session``: session id; ``number``: the turn's number in its session, from 1.
@@ -171,8 +164,7 @@ class TurnDelta:
     text: str
 
 
-@value
-class TurnEnded:
+class TurnEnded(Struct, frozen=True):
     """From the runner: the turn is over; exactly one per start, and the last word of that turn.
 
     ``text`` None with reason "completed" means silence. ``detail``: the silence's reason, or the error's

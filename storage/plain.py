@@ -127,7 +127,8 @@ def _cut(
 ) -> PlainGroup | None:
     """The columns, cut into parts, summed and laid out as rows."""
     kinds, _, texts, flat = columns
-    times = list(map(repr, columns.times))
+    told = {time: repr(time) for time in set(columns.times)}  # few: a commit's events have one
+    times = [told[time] for time in columns.times]
     values: list[Any] = []
     tips: list[tuple[int, int]] = []
     following = iter(states)

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any, Final
 from zlib import crc32
 
-import attrs
 from attrs import frozen
 
 from seriatim.errors import SeriatimError, StoreUnhealthyError
@@ -263,7 +262,7 @@ def _write(descriptor: int, data: bytes) -> None:
 
 
 def _further() -> Iterable[str]:
-    return (field.name for field in attrs.fields(MessageEvent) if field.name not in ("text", "source"))
+    return (name for name in MessageEvent.__struct_fields__ if name not in ("text", "source"))
 
 
 _FURTHER: Final = tuple(_further())

@@ -13,9 +13,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, nullcontext
 from typing import Literal, Protocol, cast
 
-import attrs
 import pytest
 from attrs import frozen
+from msgspec.structs import replace
 
 from seriatim.adapters.base import Adapter, Edits, Lookup
 from seriatim.errors import SendError
@@ -306,10 +306,10 @@ class AdapterContract(abc.ABC):
             sent = await world.adapter.send(outbound(target, "draft"))
             assert sent.message_id
             for _ in range(2):
-                edited = await adapter.edit(attrs.evolve(outbound(target, "done"), edits=sent.message_id))
+                edited = await adapter.edit(replace(outbound(target, "done"), edits=sent.message_id))
                 assert edited is None or edited.message_id in (None, sent.message_id)
             with pytest.raises(SendError) as refused:
-                await adapter.edit(attrs.evolve(outbound(target, "done"), edits="no such message"))
+                await adapter.edit(replace(outbound(target, "done"), edits="no such message"))
             assert refused.value.permanent
             assert await world.hear(1) == ["done"]
             await world.adapter.send(outbound(target, "next"))

@@ -20,8 +20,7 @@ Revision = NewType("Revision", str)
 S = TypeVar("S")
 
 
-@frozen(eq=False)
-class SessionEvent(Event):
+class SessionEvent(Event, frozen=True, eq=False):
     """An ``Event`` that can't be changed. Equal to any event with the same fields.
 
     Those that the service gives are frozen all the way down. One made by a caller holds the caller's own data until
@@ -37,7 +36,7 @@ class SessionEvent(Event):
         return hash((self.type, self.seq, self.time))
 
 
-_EVENT_FIELDS = tuple(attribute.name for attribute in attrs.fields(Event))
+_EVENT_FIELDS = Event.__struct_fields__
 
 
 def freeze_event(event: Event) -> SessionEvent:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import attrs
 import pytest
+from msgspec.structs import replace
 
 from seriatim.batch import Rules
 from seriatim.compressing import NOTHING_TO_COMPRESS_TEXT
@@ -214,7 +214,7 @@ def test_a_host_hears_from_the_receipt_what_became_of_its_compress() -> None:
     """Without an adapter the receipt's end is the compression's, not its beginning."""
     bench = Bench()
     talk(bench, "a", "b", "c")
-    asks = attrs.evolve(bench.message("/compress"), by_receipt=True)
+    asks = replace(bench.message("/compress"), by_receipt=True)
     bench.tell(asks)
     command = asks.id
     assert bench.all(Finished)[-1].id != command

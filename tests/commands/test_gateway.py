@@ -243,6 +243,46 @@ def test_ones_own_conversation_is_taken_along(tmp_path: Path) -> None:
     assert balance_holds(tmp_path)
 
 
+def test_what_comes_right_behind_a_resume_is_said_in_that_conversation(tmp_path: Path) -> None:
+    """Though the supervisor has to move it from another lane first; where it isn't moved, it is said in the old one."""
+    go, running = asyncio.Event(), asyncio.Event()
+    histories: dict[str, list[str]] = {}
+
+    async def agent(turn: Any) -> str:
+        histories[turn.text] = [message.text for message in turn.history]
+        if turn.text == "slow":
+            running.set()
+            await go.wait()
+        return f"re {turn.text}"
+
+    platform = FakePlatform()
+    group = {"chat_id": "-5", "chat_type": "group"}
+
+    async def story() -> None:
+        async with bot(agent, tmp_path, platform) as b:
+            for count, (text, where) in enumerate([("/new plan", group), ("a", group), ("mine", {})], 1):
+                platform.say(text, user_id="alice", **where)
+                await b.heard(count)
+            platform.say("/resume plan", user_id="alice")
+            platform.say("next", user_id="alice")
+            assert (await b.heard(5))[-2:] == ["Taken up again: plan.", "re next"]
+            assert histories["next"] == ["a", "re a"]
+            platform.say("/new other", user_id="alice", **group)
+            await b.heard(6)
+            platform.say("slow", user_id="alice", **group)
+            await running.wait()
+            platform.say("/resume other", user_id="alice")
+            platform.say("more", user_id="alice")
+            assert "busy" in (await b.heard(8))[-2]
+            assert histories["more"] == ["a", "re a", "next", "re next"]
+            go.set()
+            await b.at_rest()
+            assert b.errors == []
+
+    run(story())
+    assert balance_holds(tmp_path)
+
+
 def test_a_busy_lane_keeps_its_conversation(tmp_path: Path) -> None:
     """While a turn runs in the other lane nothing is moved; the command is answered, and works afterwards."""
     go = asyncio.Event()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from seriatim.effects import RunTurn
+from seriatim.effects import MoveHere, RunTurn
 from seriatim.keys import SessionKey
+from seriatim.mail import MoveRefused
 from seriatim.model import SessionSource
 from seriatim.resuming import ALREADY_TEXT
 from seriatim.scope import asker_of, in_scope, prefix_of
@@ -139,6 +140,30 @@ def test_nobody_elses_conversation_is_in_scope() -> None:
     assert not in_scope(room, "bob", key(**{**ROOM, "chat_id": "-6"}))
     assert not in_scope(dm, "", key(**{**ROOM, "user_id": ""}))
     assert not in_scope("no key", "alice", dm)
+
+
+def test_no_turn_starts_while_a_session_is_being_moved_here() -> None:
+    """What comes behind the command waits for the supervisor's answer: refused, it is said in the old conversation."""
+    place = {"platform": "sim", "chat_id": "chat", "user_id": "u"}
+    bench, foreign = Bench(), Bench()
+    bench.key = key(**place)
+    bench.start()
+    talk(bench, "mine")
+    foreign.store, foreign.disk, foreign.key = bench.store, bench.disk, key(**place, thread_id="7")
+    foreign._ids = 1_000
+    foreign.start()
+    talk(foreign, "theirs")
+    bench.forget()
+    bench.say("/status")
+    bench.say(f"/resume {foreign.gate.durable.bound}")
+    bench.say("next")
+    bench.drain()
+    [move] = bench.all(MoveHere)
+    assert bench.all(RunTurn) == []
+    assert len(bench.gate.durable.queue) == 1
+    bench.tell(MoveRefused(move.command, "busy"))
+    assert [run.session for run in bench.all(RunTurn)] == [bench.gate.durable.bound]
+    assert "busy" in replies(bench)[-1]
 
 
 def test_only_ones_own_platform_is_looked_through() -> None:

@@ -222,9 +222,13 @@ class Bench:
 
     def outcome(self, inbox_id: str) -> str:
         """A message's terminal outcomes in the log, joined; "" while it waits."""
-        found = []
+        return self.outcomes().get(inbox_id, "")
+
+    def outcomes(self) -> dict[str, str]:
+        """The same of every message that has one: the log is read once."""
+        found: dict[str, list[str]] = {}
         for event in self.lane_events("inbox/answered", "inbox/merged", "inbox/dropped"):
-            if inbox_id == event.data.get("id") or inbox_id in event.data.get("ids", ()):
-                reason = event.data.get("reason")
-                found.append(event.type[6:] + (f" ({reason})" if reason else ""))
-        return " and ".join(found)
+            reason = event.data.get("reason")
+            for inbox_id in {event.data.get("id"), *event.data.get("ids", ())} - {None}:
+                found.setdefault(inbox_id, []).append(event.type[6:] + (f" ({reason})" if reason else ""))
+        return {inbox_id: " and ".join(outcomes) for inbox_id, outcomes in found.items()}

@@ -10,6 +10,7 @@ import attrs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from seriatim.events import Data, Event
 from seriatim.facts import Facts, Used
@@ -198,8 +199,8 @@ def owed(into: LaneState, gone: LaneState, after: LaneState) -> None:
     assert after.owed.keys() == into.owed.keys() | gone.owed.keys()
     for name, debt in gone.owed.items():
         was = debt.target.chat_id
-        now = attrs.evolve(debt, target=attrs.evolve(debt.target, chat_id=CHATS.get(was, was)))
-        assert after.owed[name] == (now if was not in CHATS else attrs.evolve(now, draft=""))
+        now = replace(debt, target=replace(debt.target, chat_id=CHATS.get(was, was)))
+        assert after.owed[name] == (now if was not in CHATS else replace(now, draft=""))
 
 
 def drafts(into: LaneState, gone: LaneState, after: LaneState) -> None:
@@ -237,7 +238,7 @@ def facts(into: LaneState, gone: LaneState, after: LaneState) -> None:
         return
     theirs = gone.facts.origin
     origin = into.facts.origin or (theirs and moved(theirs))
-    assert after.facts == attrs.evolve(gone.facts, origin=origin)
+    assert after.facts == replace(gone.facts, origin=origin)
 
 
 def notes(into: LaneState, gone: LaneState, after: LaneState) -> None:
@@ -259,14 +260,14 @@ def approvals(into: LaneState, gone: LaneState, after: LaneState) -> None:
     assert len({asked.id for asked in after.approvals}) == len(after.approvals)
     both = {asked.id for asked in into.approvals} & {asked.id for asked in gone.approvals}
     for before, now in zip((*into.approvals, *gone.approvals), after.approvals, strict=True):
-        assert attrs.evolve(now, id=before.id) == before
+        assert replace(now, id=before.id) == before
         assert (now.id == before.id) == (before.id not in both)
         assert now.id.startswith(before.id)
 
 
 def delegations(into: LaneState, gone: LaneState, after: LaneState) -> None:
     """All work, told where the chat is now."""
-    theirs = [attrs.evolve(work, origin={"source": moved(work.origin["source"])}) for work in gone.delegations]
+    theirs = [replace(work, origin={"source": moved(work.origin["source"])}) for work in gone.delegations]
     assert list(after.delegations) == [*into.delegations, *theirs]
 
 

@@ -9,6 +9,7 @@ import pytest
 
 import seriatim.effects
 from seriatim.batch import Batch, Rules
+from seriatim.commits import Durable
 from seriatim.effects import (
     Ack,
     AckDuplicate,
@@ -106,8 +107,8 @@ def test_an_answer_to_another_commit_is_ignored() -> None:
     other.say("x")
     assert other.offered is not None
     [outcome] = other.store.commit([other.offered])
-    object.__setattr__(outcome, "commit", "another")
-    out = bench.gate.settled(outcome, bench.now)
+    assert isinstance(outcome, Durable)
+    out = bench.gate.settled(Durable("another"), bench.now)
     assert (out.effects, out.commit) == ([], None)
     assert not bench.gate.quiescent()
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import attrs
 import pytest
+from msgspec.structs import replace
 
 from seriatim.batch import Rules
 from seriatim.effects import Deliver, RunTurn
@@ -19,7 +19,7 @@ def sent(bench: Bench, text: str, ago_ms: int | None) -> str:
     bench.now.time = START_MS
     message = bench.message(text)
     at = None if ago_ms is None else START_MS - ago_ms
-    bench.tell(attrs.evolve(message, event=attrs.evolve(message.event, received_at=at)))
+    bench.tell(replace(message, event=replace(message.event, received_at=at)))
     return bench.outcome(message.id)
 
 

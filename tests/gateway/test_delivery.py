@@ -11,6 +11,7 @@ from typing import Any
 
 import attrs
 import pytest
+from msgspec.structs import replace
 
 from seriatim import GatewayConfig, Turn
 from seriatim.actors.delivery import DeliveryActor
@@ -149,8 +150,8 @@ def test_an_outage_is_waited_out(tmp_path: Path) -> None:
             await it.heard(4)
             platform.go_down()
             for chat in ("1", "2"):
-                await it.gateway.accept(platform.post(attrs.evolve(_said(platform, chat, "c"))).event)
-                await it.gateway.accept(platform.post(attrs.evolve(_said(platform, chat, "d"))).event)
+                await it.gateway.accept(platform.post(replace(_said(platform, chat, "c"))).event)
+                await it.gateway.accept(platform.post(replace(_said(platform, chat, "d"))).event)
             await owed(it, 2)
             sends = platform.sends
             await passes(it, clock, 3 * HOUR_MS)
@@ -168,7 +169,7 @@ def test_an_outage_is_waited_out(tmp_path: Path) -> None:
 def _said(platform: FakePlatform, chat: str, text: str) -> Any:
     posted = platform.say(text, chat_id=chat)
     platform.posted.remove(posted)
-    return attrs.evolve(posted.event, message_id=f"{chat}{text}")
+    return replace(posted.event, message_id=f"{chat}{text}")
 
 
 def test_a_flood_wait_is_honoured_and_holds_nobody_else_up(tmp_path: Path) -> None:
@@ -515,7 +516,7 @@ def test_thread_and_anchor_are_kept_through_a_restart(
     async def first() -> None:
         async with timed(echo, tmp_path, platform, clock):
             platform.fail_next(Fault("plain", wait_s=30))
-            event = attrs.evolve(platform.say("hi", thread_id="t").event, message_id="q")
+            event = replace(platform.say("hi", thread_id="t").event, message_id="q")
             platform.posted[0].event = event
             await until(lambda: platform.sends == 1)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import attrs
 import pytest
+from msgspec.structs import replace
 
 from seriatim import GatewayConfig, MessageEvent, Platform, SessionSource, Turn
 from seriatim.adapters.base import Capabilities
@@ -135,7 +136,7 @@ def test_an_id_is_one_of_its_chat_and_account(tmp_path: Path) -> None:
         async with bot(echo, tmp_path) as it:
             source = SessionSource(platform=Platform("host"), chat_id="1", user_id="7")
             event = MessageEvent("x", source, message_id="42")
-            others = (attrs.evolve(event, source=attrs.evolve(source, chat_id="2")), attrs.evolve(event, account="b"))
+            others = (replace(event, source=attrs.evolve(source, chat_id="2")), replace(event, account="b"))
             outcomes = [(await it.gateway.accept(each)).outcome for each in (event, *others, event)]
             assert outcomes == ["accepted", "accepted", "accepted", "duplicate"]
 

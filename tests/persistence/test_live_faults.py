@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Iterable
 from pathlib import Path
 
-import attrs
 import pytest
+from msgspec.structs import replace
 
 from seriatim.commits import Commit, Durable, Part, Refused
 from seriatim.errors import LogExistsError, LogNotFoundError, StoreUnhealthyError, WriteUnknownError
@@ -238,7 +238,7 @@ def test_keys_are_claimed_by_commits_alone(tmp_path: Path, kind: str) -> None:
     events = tuple(Event("x/y", n, 0, {}, True) for n in range(15))
 
     def commit(name: str, head: int) -> Commit:
-        part = Part(session_log("s"), head, tuple(attrs.evolve(e, seq=head + e.seq) for e in events), None, {"n": 1})
+        part = Part(session_log("s"), head, tuple(replace(e, seq=head + e.seq) for e in events), None, {"n": 1})
         return Commit(name, session_log("s"), 0, (part,), keys)
 
     try:

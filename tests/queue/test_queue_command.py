@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import attrs
 import pytest
+from msgspec.structs import replace
 
 from seriatim.effects import Ack, Deliver, RunTurn
 from seriatim.queue_commands import queued_text
@@ -79,7 +79,7 @@ def test_a_queued_text_is_told_its_place() -> None:
     assert [text for debt in idle.all(Deliver) for text in debt.parts] == []
     assert len(idle.all(RunTurn)) == 1
     bench.forget()
-    bench.tell(attrs.evolve(bench.message("/queue c"), by_receipt=True))
+    bench.tell(replace(bench.message("/queue c"), by_receipt=True))
     assert bench.all(Deliver) == []
     assert bench.all(Ack)[-1].position == 3
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-import attrs
 import pytest
+from msgspec.structs import replace
 
 from seriatim.batch import Rules
 from seriatim.effects import RunTurn
@@ -39,7 +39,7 @@ def at(bench: Bench, time: int) -> None:
 
 def used(bench: Bench, **usage: Any) -> None:
     """The running turn ends with this usage."""
-    bench.tell(attrs.evolve(bench.end("reply"), usage=Usage(**usage)))
+    bench.tell(replace(bench.end("reply"), usage=Usage(**usage)))
 
 
 def ms(moment: datetime) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -16,6 +17,7 @@ from seriatim.actors.entries import Entries
 from seriatim.actors.session_files import SESSIONS, SessionsFile
 from seriatim.actors.sessions import SessionStore
 from seriatim.config import GatewayConfig
+from seriatim.errors import CorruptionError
 from seriatim.model import SessionSource
 from seriatim.storage.mirror import read_mirror, write_mirror
 from seriatim.storage.sqlite_reader import SqliteReader
@@ -171,6 +173,27 @@ def test_a_file_that_cannot_be_written_stops_nothing(tmp_path: Path, caplog: pyt
         (tmp_path / "home" / SESSIONS).mkdir()
         store.get_or_create_session(dm("1"))
     assert any("not up to date" in record.message for record in caplog.records)
+
+
+def test_a_damaged_log_is_left_out_and_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The mirror has all others, however often it is written; who lists the sessions is told that one is damaged."""
+    home = tmp_path / "home"
+    with SessionStore(home, QUIET) as store:
+        lost, kept = (store.get_or_create_session(dm(chat)) for chat in ("1", "2"))
+    with sqlite3.connect(home / "state.db") as file:
+        file.execute("UPDATE events SET data = replace(data, ?, 'damaged')", [lost.session_id])
+    file.close()
+    entries = Entries(lambda: SqliteReader(home / "state.db"))
+    mirror = SessionsFile(home, entries, period_s=3600)
+    for _ in range(3):
+        mirror._written = None
+        mirror.write()
+    mirror.close()
+    with pytest.raises(CorruptionError):
+        entries.items()
+    entries.close()
+    assert list(read_mirror(home / SESSIONS)) == [kept.session_key]
+    assert len([record for record in caplog.records if SESSIONS in record.message]) == 1
 
 
 def test_an_import_that_was_cut_off_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

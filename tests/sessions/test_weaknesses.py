@@ -14,7 +14,7 @@ import pytest
 from seriatim import Gateway, GatewayConfig, MessageEvent, SessionSource, SessionStore, Turn
 from seriatim.actors import entries as entries_module
 from seriatim.actors import loading
-from seriatim.commits import Refused
+from seriatim.commits import Refused, Unknown
 from seriatim.errors import CorruptionError, StoreUnhealthyError
 from seriatim.settings import build
 
@@ -90,6 +90,43 @@ def test_an_append_that_fails_is_an_error(store: SessionStore) -> None:
     assert store.load_transcript(entry.session_id) == []
     assert store.append_to_transcript(entry.session_id, {"role": "user", "content": "y"})
     assert [message["content"] for message in store.load_transcript(entry.session_id)] == ["y"]
+
+
+@pytest.mark.parametrize("written", [True, False])
+def test_a_move_whose_outcome_is_unknown_troubles_no_later_call(store: SessionStore, written: bool) -> None:
+    """It is told as unsure, once: whatever came of it, both lanes are asked as they are in the store."""
+    one, other = store.get_or_create_session(dm("1")), store.get_or_create_session(dm("2"))
+    inner = store._ops._door.lanes._store  # type: ignore[attr-defined]
+    real = inner.commit
+
+    def lost_sight(group: Any) -> Any:
+        if written:
+            real(group)
+        return [Unknown(commit.id, "the disk is gone") for commit in group]
+
+    inner.commit = lost_sight
+    with pytest.raises(StoreUnhealthyError, match="not known"):
+        store.switch_session(one.session_key, other.session_id)
+    inner.commit = real
+    assert store.update_session(one.session_key)
+    assert store.update_session(other.session_key) is not written
+    assert store.append_to_transcript(other.session_id, {"role": "user", "content": "still there"})
+
+
+def test_a_call_that_is_broken_off_troubles_no_later_one(store: SessionStore) -> None:
+    """A Ctrl-C in the middle of a commit: the next call for that lane doesn't wait for it."""
+    entry = store.get_or_create_session(dm())
+    inner = store._ops._door.lanes._store  # type: ignore[attr-defined]
+    real = inner.commit
+
+    def broken_off(group: Any) -> Any:
+        raise KeyboardInterrupt
+
+    inner.commit = broken_off
+    with pytest.raises(KeyboardInterrupt):
+        store.update_session(entry.session_key)
+    inner.commit = real
+    assert store.update_session(entry.session_key)
 
 
 def test_a_transcript_that_cannot_be_read_does_not_look_empty(tmp_path: Path) -> None:

@@ -8,9 +8,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
-import attrs
 import pytest
 from attrs import frozen
+from msgspec.structs import replace
 
 from seriatim.commits import Commit
 from seriatim.errors import StoreError
@@ -86,7 +86,7 @@ def _keep_part(patch: pytest.MonkeyPatch) -> None:
         try:
             return check(self, commit)
         except StoreError:
-            first = attrs.evolve(commit, id=commit.id + "/1", parts=commit.parts[:1], bindings=(), unique=())
+            first = replace(commit, id=commit.id + "/1", parts=commit.parts[:1], bindings=(), unique=())
             with contextlib.suppress(StoreError):
                 self.staged.append(check(self, first))
             raise

@@ -7,10 +7,10 @@ import sqlite3
 from collections.abc import Callable
 from typing import Any
 
-import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from seriatim.commits import Binding, Commit, Hot, Part
 from seriatim.events import DEPTH_MAX, Event, LogId
@@ -74,7 +74,7 @@ def stage_all(commits: list[Commit], fences: dict[LogId, int] | None = None) -> 
 def test_what_is_taken_is_staged_the_same(datas: list[list[dict[str, Any]]]) -> None:
     """Rows, checksums and heads are those of one commit after another."""
     commits = [commit(n, *run) for n, run in enumerate(datas)]
-    commits[0] = attrs.evolve(commits[0], unique=("k0", "another", "one more"))
+    commits[0] = replace(commits[0], unique=("k0", "another", "one more"))
     group = stage_all(commits)
     if group is None:
         return
@@ -99,31 +99,31 @@ def test_an_ordinary_group_is_plain() -> None:
 
 
 def _part(one: Commit, **changes: Any) -> Commit:
-    return attrs.evolve(one, parts=(attrs.evolve(one.parts[0], **changes), one.parts[1]))
+    return replace(one, parts=(replace(one.parts[0], **changes), one.parts[1]))
 
 
 def _event(one: Commit, **changes: Any) -> Commit:
-    return _part(one, events=(attrs.evolve(one.parts[0].events[0], **changes),))
+    return _part(one, events=(replace(one.parts[0].events[0], **changes),))
 
 
 ODD: dict[str, Callable[[Commit], Commit]] = {
-    "an id of the group": lambda c: attrs.evolve(c, id="c0"),
-    "an id that is no name": lambda c: attrs.evolve(c, id="a\0b"),
-    "an empty key": lambda c: attrs.evolve(c, unique=("",)),
-    "a key of the group": lambda c: attrs.evolve(c, unique=("k0",)),
-    "a key twice": lambda c: attrs.evolve(c, unique=("x", "x")),
-    "a key with a lone surrogate": lambda c: attrs.evolve(c, unique=("\ud800",)),
-    "a fenced incarnation": lambda c: attrs.evolve(c, incarnation=0),
-    "a binding": lambda c: attrs.evolve(c, bindings=(Binding(SESSIONS[1], LANES[1], None),)),
-    "no parts": lambda c: attrs.evolve(c, parts=()),
-    "three parts": lambda c: attrs.evolve(c, parts=(*c.parts, attrs.evolve(c.parts[1], log=SESSIONS[2]))),
-    "another lane's session": lambda c: attrs.evolve(c, lane=LANES[2]),
-    "a log of the group": lambda c: attrs.evolve(c, lane=LANES[0], parts=commit(0).parts),
+    "an id of the group": lambda c: replace(c, id="c0"),
+    "an id that is no name": lambda c: replace(c, id="a\0b"),
+    "an empty key": lambda c: replace(c, unique=("",)),
+    "a key of the group": lambda c: replace(c, unique=("k0",)),
+    "a key twice": lambda c: replace(c, unique=("x", "x")),
+    "a key with a lone surrogate": lambda c: replace(c, unique=("\ud800",)),
+    "a fenced incarnation": lambda c: replace(c, incarnation=0),
+    "a binding": lambda c: replace(c, bindings=(Binding(SESSIONS[1], LANES[1], None),)),
+    "no parts": lambda c: replace(c, parts=()),
+    "three parts": lambda c: replace(c, parts=(*c.parts, replace(c.parts[1], log=SESSIONS[2]))),
+    "another lane's session": lambda c: replace(c, lane=LANES[2]),
+    "a log of the group": lambda c: replace(c, lane=LANES[0], parts=commit(0).parts),
     "an unknown log": lambda c: _part(c, log=LogId("lane:new")),
     "a new log": lambda c: _part(c, header={}),
     "another head": lambda c: _part(c, expected_head=4),
     "no events": lambda c: _part(c, events=()),
-    "a hot session": lambda c: attrs.evolve(c, parts=(c.parts[0], attrs.evolve(c.parts[1], hot=IDLE))),
+    "a hot session": lambda c: replace(c, parts=(c.parts[0], replace(c.parts[1], hot=IDLE))),
     "an event out of place": lambda c: _event(c, seq=6),
     "an unknown type": lambda c: _event(c, type="never/seen"),
     "a time that is no integer": lambda c: _event(c, time=1.0),

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
 from seriatim.actors.live_turn import Turn
 from seriatim.actors.outlet import Outlet
 from seriatim.actors.steps import StepGate
-from seriatim.errors import InvalidInputError
+from seriatim.errors import InvalidInputError, TurnCancelledError
 from seriatim.limits import SPEAKER_CHARS_MAX
 from seriatim.turn import Told, TurnDelta, TurnEnded, TurnJob, inert_label
 from tests.turns.harness import claim, job
@@ -75,3 +78,18 @@ def test_an_outlet_ends_once() -> None:
     assert [outlet.end(first), outlet.end(second)] == [True, False]
     outlet.say(TurnDelta(1, 1, "x"))
     assert told == [first]
+
+
+def test_nothing_begins_after_the_end() -> None:
+    """A tool's call and a wish of a turn that has ended are refused, with nothing told and nobody left waiting."""
+    turn, told, outlet = turn_of(job())
+    outlet.end(TurnEnded(1, 1, "completed", "done"))
+    begun: tuple[Callable[[], Any], ...] = (
+        lambda: turn.step("m").call("t", {}, lambda: 1),
+        lambda: turn.approve("may I?"),
+        turn.steering,
+    )
+    for begin in begun:
+        with pytest.raises(TurnCancelledError, match="the turn has ended"):
+            begin()
+    assert [type(message) for message in told] == [TurnEnded]
