@@ -136,7 +136,7 @@ class Import:
 
 @frozen
 class Elsewhere:
-    """The answer to a Switch to a session that another lane is bound to: the supervisor has to move it."""
+    """The session is another lane's: the supervisor has to move it (Switch), or that lane is to be asked."""
 
     lane: str
 
@@ -315,27 +315,27 @@ def _ms(moment: datetime) -> int:
 # --- transcripts ---------------------------------------------------------------------------------------
 
 
-def _append(batch: Batch, m: Append) -> bool:
+def _append(batch: Batch, m: Append) -> bool | Elsewhere:
     part = _idle_part(batch, "append", m.session)
-    if part is None:
-        return False
+    if part is None or isinstance(part, Elsewhere):
+        return part or False
     for messages in by_turn(m.messages):
         batch.append(part, _numbered(part, closed_turn(messages, part.turns + 1), batch.time))
     return True
 
 
-def _rewrite(batch: Batch, m: Rewrite) -> bool:
+def _rewrite(batch: Batch, m: Rewrite) -> bool | Elsewhere:
     shown = _idle_shown(batch, "rewrite", m.session)
-    if shown is None:
-        return False
+    if shown is None or isinstance(shown, Elsewhere):
+        return shown or False
     batch.append(shown.part, rewrite(shown.surface, m.messages, shown.part.turns + 1, batch.time))
     return True
 
 
-def _rewind(batch: Batch, m: Rewind) -> dict[str, Any] | None:
+def _rewind(batch: Batch, m: Rewind) -> dict[str, Any] | Elsewhere | None:
     shown = _idle_shown(batch, "rewind", m.session)
-    if shown is None:
-        return None
+    if shown is None or isinstance(shown, Elsewhere):
+        return shown
     turns = max(1, m.turns)
     try:
         done = undo(shown.surface, turns, batch.time)
@@ -350,20 +350,23 @@ def _rewind(batch: Batch, m: Rewind) -> dict[str, Any] | None:
     return {"rewound_count": len(done.removed), "turns_undone": done.turns, "target_text": target}
 
 
-def _idle_part(batch: Batch, operation: str, session: str) -> SessionPart | None:
+def _idle_part(batch: Batch, operation: str, session: str) -> SessionPart | Elsewhere | None:
     """The session to write to, without reading what it shows where the lane is bound to it."""
     bound = batch.state.session
     if bound is not None and bound.id == session:
         _check_idle(batch, operation, bound)
         return bound
     shown = _idle_shown(batch, operation, session)
-    return None if shown is None else shown.part
+    return shown.part if isinstance(shown, Shown) else shown
 
 
-def _idle_shown(batch: Batch, operation: str, session: str) -> Shown | None:
+def _idle_shown(batch: Batch, operation: str, session: str) -> Shown | Elsewhere | None:
+    """None: no lane has it, or it is erased."""
     shown = batch.shown(session)
-    if shown is None or shown.lane != lane_log(batch.state.key):
-        return None  # moved away meanwhile, or erased
+    if shown is None or shown.lane is None:
+        return None
+    if shown.lane != lane_log(batch.state.key):
+        return Elsewhere(shown.lane)  # moved away meanwhile
     _check_idle(batch, operation, shown.part)
     return shown
 
