@@ -175,9 +175,17 @@ class Merger:
         return key
 
     def follow(self, lane: LaneRecord, into: str) -> None:
-        """A lane turns out to have gone into another, in an earlier process."""
+        """A lane turns out to have gone into another, in an earlier process: it is never served, by no job either."""
         self._goes_into(lane.key, into)
+        job = self._jobs.pop(lane.key, None)
+        if job is not None:
+            job.keys = tuple(key for key in job.keys if key != lane.key)
+            job.rest.remove(lane.key)
         self._hand_on(lane)
+        if job is not None and job.rest:
+            self._halt_calm(job)
+        elif job is not None:
+            self._end(job)
 
     def _goes_into(self, gone: str, into: str) -> None:
         """Another lane has what is said under ``gone``; who waits for a message of it waits for that lane's word."""
@@ -241,6 +249,11 @@ class Merger:
         """Whether a job waits for the lane to come to rest."""
         job = self._jobs.get(key)
         return job is not None and key not in job.states
+
+    def absorbs(self, key: str) -> bool:
+        """Whether a job waits for the lane in order to have it go into another."""
+        job = self._jobs.get(key)
+        return job is not None and key in job.rest
 
     def serves(self, key: str) -> bool:
         """Whether a lane that a job waits for takes mail meanwhile."""
@@ -339,6 +352,10 @@ class Merger:
         if job is None:
             return
         job.calm.add(message.key)
+        self._halt_calm(job)
+
+    def _halt_calm(self, job: _Job) -> None:
+        """Once all of its lanes are calm, they are halted; one that comes later, at once."""
         if not job.halting and len(job.calm) == len(job.keys):
             job.halting, job.serving = True, False
         for key in job.keys if job.halting else ():

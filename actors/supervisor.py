@@ -284,7 +284,7 @@ class SupervisorActor(PooledActor):
             return
         ports = self._ports
         wanted = self._merger.wants(lane.key)
-        if message.state.merged_into is not None and not wanted:
+        if message.state.merged_into is not None and (not wanted or self._merger.absorbs(lane.key)):
             self._merger.follow(lane, message.state.merged_into)
             return
         lane.unread = 0

@@ -40,13 +40,17 @@ PINNED = (
     ("two chats of one turn slot become one", 1, (Fate(actor=14),)),
     ("two chats of one turn slot become one", 1, (Fate(at=4), Fate(at=3))),
     ("two chats of one turn slot become one", 2, (Fate(at=16),)),
+    ("a chat gets a new id while people write under both", 5, (Fate(at=33),)),
+    ("a chat gets a new id while people write under both", 5, (Fate(at=39),)),
 )
 """Scenario, seed and plan of runs that have gone wrong, and lie outside of the bounded selection."""
 
 
 @pytest.mark.parametrize(("name", "seed", "plan"), PINNED, ids=str)
 def test_what_has_gone_wrong_once_does_not_again(name: str, seed: int, plan: tuple[Fate, ...]) -> None:
-    """Runs in which a receipt stayed open after a merge, or mail of a halted lane was overtaken, are right."""
+    """Runs in which a receipt stayed open after a merge, mail of a halted lane was overtaken, or a lane that had gone
+    into another lived again, are right.
+    """
     assert run(BY_NAME[name], plan, seed).wrong == []
 
 
