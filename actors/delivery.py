@@ -85,7 +85,8 @@ class _Job:
     """One owed reply in a chat's queue; ``due`` are the parts that are left, in order.
 
     ``target``: the debt's, without what turned out to be gone. ``draft``: the message that the first part is edited
-    into, "" where it is a message of its own.
+    into, "" where it is a message of its own. ``since``: when it was owed, epoch ms; ``born``: by the
+    monotonic clock, once it was looked at.
     """
 
     lane: str
@@ -102,6 +103,7 @@ class _Job:
     sending: bool = False
     moves_to: Target | None = None
     began: float = 0.0
+    born: float | None = None
 
 
 @define
@@ -239,6 +241,7 @@ class DeliveryActor(PooledActor):
     def _try_on(self, chat_id: str, job: _Job, effect: Deliver) -> None:
         """Somebody asked for it: at once, with its age from now on."""
         job.since, job.failures, job.ambiguous = effect.since, 0, 0
+        job.born = None
         job.target = effect.target
         self._chats[chat_id].resting = False
 
@@ -297,7 +300,7 @@ class DeliveryActor(PooledActor):
                 chat.jobs.popleft()
                 self._forget(job)
                 continue
-            if self._clock.now_ms() - job.since > self._age_ms_max:
+            if self._age_of(job) > self._age_ms_max:
                 self._give_up(chat, job, TOO_OLD)
                 continue
             if self._drafts is not None and self._drafts.under_way(job.effect.delivery):
@@ -316,6 +319,15 @@ class DeliveryActor(PooledActor):
             return
         if not chat.jobs:
             del self._chats[chat_id]
+
+    def _age_of(self, job: _Job) -> float:
+        """How long it has been owed, ms: by the wall when it is first looked at, from then on by what this process has
+        lived. A wall clock that is set meanwhile makes nothing old.
+        """
+        now = self._clock.monotonic_ms()
+        if job.born is None:
+            job.born = now - max(0, self._clock.now_ms() - job.since)
+        return now - job.born
 
     def _give_up(self, chat: _Chat, job: _Job, reason: str, detail: str = "") -> None:
         self._post(job.lane, PartAbandoned(job.effect.delivery, job.due[0], reason, detail))
@@ -401,7 +413,7 @@ class DeliveryActor(PooledActor):
         wait: float
         if error.retry_after_s is not None:
             # No longer than the reply may wait: a platform that asks for a week gets its silence, and no answer.
-            wait = min(error.retry_after_s * 1000, max(1, job.since + self._age_ms_max - self._clock.now_ms()) + 1)
+            wait = min(error.retry_after_s * 1000, max(1, self._age_ms_max - self._age_of(job)) + 1)
         else:
             backed_off = min(RETRY_MS_MIN * 2 ** min(job.failures, 10), RETRY_MS_MAX)
             wait = backed_off * (0.75 + 0.5 * self._rng.random())

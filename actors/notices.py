@@ -23,6 +23,8 @@ KEPT: Final = (
 REFUSALS: Final = {
     "storage_unavailable": REFUSED,
     "queue_full": "Too much waits in this conversation already, so your message was not taken. Please try again later.",
+    "notes_full": "Too many changes to earlier messages wait here already, so this one was not taken. "
+    "Please say it in a message.",
     "lane_busy": "Too much is coming in at once, so your message was not taken. Please try again later.",
     "busy": "One thing after the other: please say that again when the answer to what came before is there.",
     "over_budget": "You have used what you may use here for now, so your message was not taken.",

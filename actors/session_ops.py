@@ -15,7 +15,7 @@ from attrs import define, evolve, field
 
 from seriatim.actors.entries import Entries, text_of
 from seriatim.entry import SessionEntry
-from seriatim.errors import AmbiguousKeyError, InvalidInputError
+from seriatim.errors import AmbiguousKeyError, InvalidInputError, LaneBusyError
 from seriatim.events import SAFE_INTEGER_MAX
 from seriatim.keys import KeySettings, SessionKey
 from seriatim.limits import STORE_NAME_CHARS_MAX
@@ -39,6 +39,8 @@ from seriatim.transcripts import message_of, messages_from
 
 _log = logging.getLogger("seriatim.sessions")
 _DAY_MS = 86_400_000
+_MOVES_MAX = 16
+"""How often a session is followed to another lane before its caller is told."""
 
 HasActiveProcesses = Callable[[str], bool]
 """Whether background processes run for a session key; whoever asks takes an error for yes."""
@@ -231,11 +233,11 @@ class Operations:
         """One more message."""
         if skip_db:
             return True
-        return bool(self._write(session_id, lambda messages: Append(session_id, messages), [message]))
+        return self._write("append", session_id, Append, [message])
 
     def rewrite_transcript(self, session_id: str, messages: Sequence[Mapping[str, Any]]) -> bool:
         """These messages instead of all."""
-        return bool(self._write(session_id, lambda made: Rewrite(session_id, made), messages))
+        return self._write("rewrite", session_id, Rewrite, messages)
 
     def load_transcript(self, session_id: str) -> list[dict[str, Any]]:
         """What the session shows."""
@@ -245,13 +247,26 @@ class Operations:
         """Back by some turns."""
         if type(n) is not int:
             raise InvalidInputError("n", "a number of turns is needed")
-        key = self._owner(session_id)
-        return None if key is None else self._door.ask(key, Rewind(session_id, n))
+        undone: dict[str, Any] | None = self._ask_owner("rewind", session_id, Rewind(session_id, n))
+        return undone
 
-    def _write(self, session_id: str, make: Callable[[Any], Any], given: Sequence[Mapping[str, Any]]) -> Any:
+    def _write(
+        self, operation: str, session_id: str, make: type[Append | Rewrite], given: Sequence[Mapping[str, Any]]
+    ) -> bool:
         messages = messages_from(given, self._door.fresh(), self._door.now_ms())
-        key = self._owner(session_id)
-        return False if key is None else self._door.ask(key, make(messages))
+        return bool(self._ask_owner(operation, session_id, make(session_id, messages)))
+
+    def _ask_owner(self, operation: str, session_id: str, question: Any) -> Any:
+        """The answer of the session's lane, also if it moves to another one meanwhile; None where no lane has it.
+
+        Raises LaneBusyError for one that moves on and on, and as ``Door.ask``.
+        """
+        for _ in range(_MOVES_MAX):
+            key = self._owner(session_id)
+            answer = None if key is None else self._door.ask(key, question)
+            if type(answer) is not Elsewhere:
+                return answer
+        raise LaneBusyError(operation, "the session is moved from lane to lane; try again")
 
     def _owner(self, session_id: str) -> str | None:
         return self.entries.lane_of_session(session_id) if _is_name(session_id) else None

@@ -30,7 +30,7 @@ _log = logging.getLogger("seriatim.spool")
 UNAVAILABLE: Final = "storage_unavailable"
 _TAKEN: Final = frozenset({"accepted", "merged", "duplicate"})
 """Outcomes after which a message is in the store."""
-_LATER: Final = frozenset({UNAVAILABLE, "lane_busy", "queue_full", "stopping", "pending"})
+_LATER: Final = frozenset({UNAVAILABLE, "lane_busy", "queue_full", "notes_full", "stopping", "pending"})
 """Answers to a message that is kept already after which it is offered again, if need be by the next process."""
 
 

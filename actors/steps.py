@@ -19,7 +19,6 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import json
-from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future, InvalidStateError
 from typing import Any, Literal
@@ -107,7 +106,7 @@ class StepGate:
         self._lock = outlet.lock
         self.loop = loop
         self.tasks: set[asyncio.Task[Any]] = set()
-        self._line: deque[Batch] = deque()
+        self._line: list[Batch] = []
         self._calls: dict[str, Gated] = {}
         self._made = 0
         self._closed: str | None = None
@@ -161,7 +160,7 @@ class StepGate:
             )
             _start(following)
             if not batch.unfinished:
-                self._line.popleft()
+                del self._line[0]
                 self._offer_next()
 
     def release(self, calls: tuple[str, ...]) -> None:
@@ -202,7 +201,7 @@ class StepGate:
 
     def _offer_next(self) -> None:
         while self._line and all(gated.dropped for gated in self._line[0].calls):
-            self._line.popleft()
+            del self._line[0]
         if not self._line:
             return
         batch = self._line[0]

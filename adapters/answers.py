@@ -23,12 +23,14 @@ _NUMBER_MAX: Final = 2**64
 
 
 def message_id_of(sent: Any, fault: Fault) -> str | None:
-    """The id under which the platform has the part; None where it gave none, or none that can be kept."""
+    """The id under which the platform has the part; None where it gave none, or none that can be kept.
+
+    Raises InvalidInputError for what is no Sent: a False, say, may mean that nothing was sent.
+    """
     if sent is None:
         return None
     if not isinstance(sent, Sent):
-        fault(InvalidInputError("send", f"a Sent is needed, not {type(sent).__name__}"))
-        return None
+        raise InvalidInputError("send", f"a Sent is needed, not {type(sent).__name__}")
     return _kept("message_id", sent.message_id, _id, fault) or None
 
 

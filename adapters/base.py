@@ -62,7 +62,12 @@ class Inbox(Protocol):
     """The runtime's door, handed to ``Adapter.run``."""
 
     def accept(self, event: MessageEvent) -> Awaitable[AcceptReceipt]:
-        """Return once the message is durable (or refused, or known already). Raises InvalidInputError."""
+        """Return once the message is durable (or refused, or known already). Raises InvalidInputError.
+
+        An edit (``edit_of``) bears in ``source`` the ids of who edits: its words count only where these are the
+        author's, and where the platform tells none they are taken for the author's. A deletion is taken whoever asks
+        for it (moderators may), so hand in none that the platform itself doesn't carry out.
+        """
         ...
 
     def expecting(self, source: SessionSource, album_id: str) -> AbstractContextManager[None]:

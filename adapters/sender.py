@@ -85,7 +85,6 @@ class AdapterSender:
         error: SendError | None = None
         try:
             sent = self._adapter.send(out) if not (out.edits or out.look) else self._otherwise(out)
-            # A send that returned says that the platform has it, be it async or not.
             message_id = message_id_of(await sent if hasattr(sent, "__await__") else sent, self._fault)
         except SendError as refused:
             error = refusal_of(refused, self._fault)

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Literal
 
-from attrs import Factory, define, frozen
+from attrs import define, frozen
+from msgspec import Struct, field
 
 from seriatim.budgets import Ask, unlimited
 from seriatim.commits import Binding, Commit, Part
@@ -100,11 +101,10 @@ class Now:
     standing: Ask = unlimited
 
 
-@define
-class _Draft:
+class _Draft(Struct):
     expected_head: int
     header: dict[str, Any] | None
-    events: list[Event] = Factory(list)
+    events: list[Event] = field(default_factory=list)
 
 
 class Batch:

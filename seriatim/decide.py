@@ -73,7 +73,7 @@ from seriatim.queue_commands import queued_text, tell_queued
 from seriatim.queueing import Place, authority, entry_of, fits, place, size_of, turns_before
 from seriatim.recovery import WAITED, close_turn, recover, take_up_all, with_shown
 from seriatim.retrying import claims_of, stands_in
-from seriatim.revisions import revise, revision_of
+from seriatim.revisions import NOTES_FULL, displace, revise, revision_of
 from seriatim.silence import MARKER_REASON, SILENCE_NOTICE, judged
 from seriatim.stale import is_stale, turn_away
 from seriatim.turn import (
@@ -113,6 +113,9 @@ def _inbound(batch: Batch, m: Inbound) -> None:
     if m.event.source.is_bot and too_many_bots(batch, m):
         return
     edit = None if m.event.edit_of is None else revision_of(batch, m)
+    if edit is not None and edit.how == "refused":
+        batch.internal.append(Nack(m.id, NOTES_FULL))
+        return
     if edit is not None and edit.how != "turn":
         if m.key:
             batch.keys[m.key] = None
@@ -132,6 +135,8 @@ def _inbound(batch: Batch, m: Inbound) -> None:
     batch.size += m.size
     if m.event.received_at is not None and is_stale(batch, m):
         turn_away(batch, m)
+    elif edit is not None and edit.target:
+        _accept(batch, *displace(batch, m, edit))
     elif not m.command:
         _accept(batch, m, "wake" if m.event.internal else "human")
     elif queued is not None:

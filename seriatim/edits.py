@@ -8,6 +8,7 @@ to the world is not undone.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 from attrs import frozen
@@ -20,7 +21,8 @@ from seriatim.surface import RESET, Node, Surface, VisibleTurn, walk_nodes, walk
 @frozen
 class Undo:
     """What an undo does. ``events``: to append; ``turns``: how many visible turns go; ``removed``: the messages that
-    go with them, oldest first; ``target``: seq of the first user message that goes, None without one.
+    go with them, oldest first; ``target``: seq of the first user message of those turns, None without one; it isn't in
+    ``removed`` where a summary stands for it.
     """
 
     events: tuple[Event, ...]
@@ -38,21 +40,17 @@ def undo(surface: Surface, turns: int, time: int) -> Undo:
     _check_closed(surface, "undo")
     if turns < 1:
         raise SurfaceError("undo", "at least one turn")
-    first: VisibleTurn | None = None
-    count = 0
-    for turn in walk_turns(surface.turns):
-        first = turn
-        count += 1
-        if count == turns:
-            break
-    if count < turns and surface.forgotten:
+    gone = list(islice(walk_turns(surface.turns), turns))
+    if len(gone) < turns and surface.forgotten:
         raise SurfaceHorizonError("undo", 0, surface.horizon)
-    if first is None:
+    if not gone:
         return Undo((), 0, (), None)
+    first = gone[-1]
     kept = {node.seq for node in walk_nodes(first.nodes)}
     removed = tuple(node for node in surface.nodes() if node.seq not in kept)
-    target = next((node.seq for node in removed if node.type == "user/message"), None)
-    return Undo((_reset(surface, first.start, "undo", time),), count, removed, target)
+    asked = next((turn for turn in reversed(gone) if turn.asked), None)
+    target = None if asked is None else _first_said(asked)
+    return Undo((_reset(surface, first.start, "undo", time),), len(gone), removed, target)
 
 
 def redo(surface: Surface, time: int) -> tuple[Event, ...]:
@@ -145,6 +143,12 @@ def by_turn(messages: Iterable[tuple[str, Data]]) -> list[list[tuple[str, Data]]
             turns.append([])
         turns[-1].append(message)
     return turns
+
+
+def _first_said(turn: VisibleTurn) -> int | None:
+    before = set() if turn.nodes is None else {node.seq for node in walk_nodes(turn.nodes)}
+    said = [node.seq for node in walk_nodes(turn.asked_nodes) if node.type == "user/message" and node.seq not in before]
+    return said[-1] if said else None
 
 
 def _range(surface: Surface, operation: str, start: int, end: int) -> list[Node]:

@@ -14,7 +14,7 @@ MEDIA_MAX: Final = 16
 """Attachments of one message; platforms give at most ten in an album, and those one by one."""
 
 NOTES_MAX: Final = 32
-"""Edits that wait to be told to a lane's next turn; later ones are only logged."""
+"""Edits that wait to be told to a lane's next turn; beyond it they are refused (notes full)."""
 
 BUDGETS_MAX: Final = 100_000
 """People whose use is counted (some 300 bytes each, and 100 for each of their turns in the window)."""

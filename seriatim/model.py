@@ -219,8 +219,10 @@ class MessageEvent(Struct, frozen=True):
     where the lane has left that one, it doesn't run. ``wake_kind``: what it is about, in a word of the host's.
     ``media``: what it carries besides its text, which may be empty then. ``album_id``: the platform's id of the album
     that it is an item of; its items share a turn and are one event to the agent. ``edit_of``: the platform's id of an
-    earlier message that says this now, or, with ``deleted``, that was taken back; it never starts a command. Lone
-    surrogates in ``text`` are replaced and the stored event says so (``mended``).
+    earlier message that says this now, or, with ``deleted``, that was taken back; it never starts a command. New words
+    count only where ``source`` has an id of who wrote that message, or none at all; a deletion is taken from the
+    platform, whoever asked for it (moderators may). Lone surrogates in ``text`` are replaced and the stored event says
+    so (``mended``).
     """
 
     text: str

@@ -14,10 +14,10 @@ from attrs import frozen
 
 from seriatim.batch import Batch
 from seriatim.breaking import end_running
-from seriatim.edits import by_turn, closed_turn, rewrite, undo
+from seriatim.edits import by_turn, closed_turn, rewrite
 from seriatim.effects import ROUTED, Finished
 from seriatim.entry import SessionEntry
-from seriatim.errors import LaneBusyError, SurfaceHorizonError
+from seriatim.errors import LaneBusyError
 from seriatim.events import Data, Event, lane_log
 from seriatim.facts import entry
 from seriatim.lane import SessionPart
@@ -25,6 +25,7 @@ from seriatim.mail import Recover
 from seriatim.model import SessionSource
 from seriatim.recovery import close_turn, recover
 from seriatim.shown import Shown
+from seriatim.surface_commands import taken_back
 from seriatim.wakes import leave_session
 
 # ``once``: deciding it twice would do it twice; where nobody knows whether it was done, the caller is told so.
@@ -136,7 +137,7 @@ class Import:
 
 @frozen
 class Elsewhere:
-    """The answer to a Switch to a session that another lane is bound to: the supervisor has to move it."""
+    """The session is another lane's: the supervisor has to move it (Switch), or that lane is to be asked."""
 
     lane: str
 
@@ -315,55 +316,51 @@ def _ms(moment: datetime) -> int:
 # --- transcripts ---------------------------------------------------------------------------------------
 
 
-def _append(batch: Batch, m: Append) -> bool:
+def _append(batch: Batch, m: Append) -> bool | Elsewhere:
     part = _idle_part(batch, "append", m.session)
-    if part is None:
-        return False
+    if part is None or isinstance(part, Elsewhere):
+        return part or False
     for messages in by_turn(m.messages):
         batch.append(part, _numbered(part, closed_turn(messages, part.turns + 1), batch.time))
     return True
 
 
-def _rewrite(batch: Batch, m: Rewrite) -> bool:
+def _rewrite(batch: Batch, m: Rewrite) -> bool | Elsewhere:
     shown = _idle_shown(batch, "rewrite", m.session)
-    if shown is None:
-        return False
+    if shown is None or isinstance(shown, Elsewhere):
+        return shown or False
     batch.append(shown.part, rewrite(shown.surface, m.messages, shown.part.turns + 1, batch.time))
     return True
 
 
-def _rewind(batch: Batch, m: Rewind) -> dict[str, Any] | None:
+def _rewind(batch: Batch, m: Rewind) -> dict[str, Any] | Elsewhere | None:
     shown = _idle_shown(batch, "rewind", m.session)
-    if shown is None:
-        return None
-    turns = max(1, m.turns)
-    try:
-        done = undo(shown.surface, turns, batch.time)
-    except SurfaceHorizonError:
-        whole = batch.shown(m.session, whole=True)
-        assert whole is not None
-        shown, done = whole, undo(whole.surface, turns, batch.time)
+    if shown is None or isinstance(shown, Elsewhere):
+        return shown
+    shown, done, target = taken_back(batch, shown, max(1, m.turns))
     if not done.turns:
         return None
     batch.append(shown.part, done.events)
-    target = "" if done.target is None else shown.events[done.target].data["text"]
-    return {"rewound_count": len(done.removed), "turns_undone": done.turns, "target_text": target}
+    return {"rewound_count": len(done.removed), "turns_undone": done.turns, "target_text": target or ""}
 
 
-def _idle_part(batch: Batch, operation: str, session: str) -> SessionPart | None:
+def _idle_part(batch: Batch, operation: str, session: str) -> SessionPart | Elsewhere | None:
     """The session to write to, without reading what it shows where the lane is bound to it."""
     bound = batch.state.session
     if bound is not None and bound.id == session:
         _check_idle(batch, operation, bound)
         return bound
     shown = _idle_shown(batch, operation, session)
-    return None if shown is None else shown.part
+    return shown.part if isinstance(shown, Shown) else shown
 
 
-def _idle_shown(batch: Batch, operation: str, session: str) -> Shown | None:
+def _idle_shown(batch: Batch, operation: str, session: str) -> Shown | Elsewhere | None:
+    """None: no lane has it, or it is erased."""
     shown = batch.shown(session)
-    if shown is None or shown.lane != lane_log(batch.state.key):
-        return None  # moved away meanwhile, or erased
+    if shown is None or shown.lane is None:
+        return None
+    if shown.lane != lane_log(batch.state.key):
+        return Elsewhere(shown.lane)  # moved away meanwhile
     _check_idle(batch, operation, shown.part)
     return shown
 

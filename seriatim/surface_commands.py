@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from seriatim.answering import accept_command, answer_command, say
 from seriatim.batch import Batch
-from seriatim.edits import redo, retry, undo
+from seriatim.edits import Undo, redo, retry, undo
 from seriatim.effects import Ack, ForgetAgent
 from seriatim.errors import SurfaceHorizonError
 from seriatim.events import Data, Event
@@ -46,21 +46,33 @@ def undo_command(batch: Batch, m: Inbound) -> None:
     if shown is None:
         say(batch, m, NOTHING_TEXT)
         return
-    try:
-        change = undo(shown.surface, count, batch.time)
-    except SurfaceHorizonError:
-        shown = _whole(batch)
-        change = undo(shown.surface, count, batch.time)
+    shown, change, asked = taken_back(batch, shown, count)
     if not change.events:
         say(batch, m, NOTHING_TEXT)
         return
     turns = "the last turn" if change.turns == 1 else f"the last {change.turns} turns"
-    asked = None if change.target is None else shown.events[change.target].data["text"]
     told = turns if asked is None else f"{turns}, from: {preview(asked)}"
     text = UNDONE_TEXT.format(told, m.prefix)
     if any(node.type == "tool/result" for node in change.removed):
         text += TOOLS_STAY_TEXT
     _change(batch, m, shown, change.events, text)
+
+
+def taken_back(batch: Batch, shown: Shown, turns: int) -> tuple[Shown, Undo, str | None]:
+    """What taking the last turns back does, and the text of the first message that goes; drafts nothing.
+
+    Where what is loaded doesn't reach so far, or a summary stands for that message, the whole session is asked for.
+    """
+    try:
+        change = undo(shown.surface, turns, batch.time)
+    except SurfaceHorizonError:
+        change = None
+    if change is None or (change.target is not None and change.target not in shown.events):
+        whole = batch.shown(shown.session, whole=True)
+        assert whole is not None
+        shown, change = whole, undo(whole.surface, turns, batch.time)
+    text: str | None = None if change.target is None else shown.events[change.target].data["text"]
+    return shown, change, text
 
 
 def redo_command(batch: Batch, m: Inbound) -> None:
@@ -137,12 +149,6 @@ def _count(args: str) -> int | None:
         return 1
     number = int(args) if args.isascii() and args.isdigit() and len(args) <= 6 else 0
     return number or None
-
-
-def _whole(batch: Batch) -> Shown:
-    shown = batch.shown(whole=True)
-    assert shown is not None
-    return shown
 
 
 def _change(batch: Batch, m: Inbound, shown: Shown, events: tuple[Event, ...], text: str) -> None:

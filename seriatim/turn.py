@@ -6,6 +6,7 @@ plain data.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any, Final, Literal
 
@@ -17,6 +18,9 @@ from seriatim.media import Media
 from seriatim.model import SessionSource
 
 _BRACKETS: Final = str.maketrans("[]", "()")
+_SPEAKER_LINE: Final = re.compile(r"(?<=[\n\r\v\f\x1c-\x1e\x85\u2028\u2029])\[[^\[\]\n]+\] ")
+"""The beginning of a later line that reads like a speaker's: whatever a label can be, and wherever a reader may see a
+line break."""
 
 Role = Literal["user", "assistant", "tool"]
 Boundary = Literal["none", "fresh", "suspended"]
@@ -249,7 +253,14 @@ def inert_label(name: str, chars_max: int = SPEAKER_CHARS_MAX) -> str:
 
 
 def with_speaker(label: str, text: str) -> str:
-    """A message as the model reads it in a shared conversation: ``[label] text``."""
+    """A message as the model reads it in a shared conversation: ``[label] text``.
+
+    A later line of the text that itself has the form of such a beginning stands one space to the right, so that nobody
+    can write another's line. All else keeps its bytes, and what comes out depends on the text alone: a message reads
+    the same at each turn.
+    """
+    if "[" in text:
+        text = _SPEAKER_LINE.sub(r" \g<0>", text)
     return f"[{label}] {text}"
 
 

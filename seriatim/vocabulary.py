@@ -235,7 +235,8 @@ _LANE: Final = (
         {
             "id": _INBOX_ID,
             "by": "turn, command or edit",
-            "end": "how that ended: completed, failed, aborted, timeout; of an edit replaced, removed, noted, ignored",
+            "end": "how that ended: completed, failed, aborted, timeout; of an edit replaced, removed, noted, ignored, "
+            "not_author: new words for what somebody else wrote (a deletion is taken from the platform, whoever asked)",
         },
     ),
     EventType(

@@ -7,8 +7,13 @@ from msgspec.structs import replace
 
 from seriatim.batch import Rules
 from seriatim.compressing import NOTHING_TO_COMPRESS_TEXT
-from seriatim.effects import CompressionWanted, CompressSession, Finished, RunTurn
-from seriatim.mail import CompressionDue, SummaryMade
+from seriatim.effects import Answered, CompressionWanted, CompressSession, Finished, RunTurn
+from seriatim.events import session_log
+from seriatim.mail import Ask, CompressionDue, SummaryMade
+from seriatim.storage.contract import Checkpoint
+from seriatim.store_calls import Rewind
+from seriatim.surface import fold
+from seriatim.surface_json import SNAPSHOT_VERSION, surface_to_json
 from seriatim.turn import TurnEnded, Usage
 from tests.commands.test_surface_commands import asked, shows, talk
 from tests.core.bench import Bench
@@ -221,3 +226,32 @@ def test_a_host_hears_from_the_receipt_what_became_of_its_compress() -> None:
     bench.tell(SummaryMade(ordered(bench), "S"))
     end = bench.all(Finished)[-1]
     assert (end.id, end.text) == (command, "Compressed: 2 messages became one.")
+
+
+@pytest.mark.parametrize("reopened", [False, True])
+@pytest.mark.parametrize(("turns", "oldest"), [(2, "c"), (3, "b"), (9, "a")])
+def test_taking_back_behind_a_summary_names_the_oldest_that_goes(turns: int, oldest: str, *, reopened: bool) -> None:
+    """/undo and a host's rewind tell of the first message that is really taken back, also of one that the summary
+    stood for; in a later life, which reads a snapshot, too.
+    """
+    for by_host in (False, True):
+        bench = Bench(Rules(compress_keep_turns=1))
+        talk(bench, "a", "b", "c")
+        bench.said("/compress")
+        bench.tell(SummaryMade(ordered(bench), "a and b"))
+        talk(bench, "d")
+        session = bench.gate.durable.bound
+        assert session is not None
+        if reopened:
+            log = session_log(session)
+            surface = fold(bench.store.reader().read(log))
+            snapshot = Checkpoint(log, "surface", surface.head, SNAPSHOT_VERSION, surface_to_json(surface))
+            assert bench.store.keep([snapshot]) == 1
+            bench.reopen()
+        if by_host:
+            bench.tell(Ask("q", Rewind(session, turns)))
+            assert [told.value["target_text"] for told in bench.all(Answered)] == [oldest]
+        else:
+            bench.said(f"/undo {turns}")
+            assert f"from: “{oldest}”" in replies(bench)[-1]
+        assert shows(bench) == [text for said in "abcd" if said < oldest for text in (said, f"re {said}")]

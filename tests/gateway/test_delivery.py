@@ -242,6 +242,31 @@ def test_what_is_too_old_is_given_up_and_told_with_the_next_turn(tmp_path: Path)
     assert abandoned.data["reason"] == "too old"
 
 
+@pytest.mark.parametrize("jump_ms", [365 * 24 * HOUR_MS, -365 * 24 * HOUR_MS])
+def test_a_wall_clock_that_is_set_makes_no_reply_old_or_young(tmp_path: Path, jump_ms: int) -> None:
+    """What waits for its retry ages with the process: it is not given up at once, nor kept beyond its time."""
+
+    async def main() -> None:
+        platform = FakePlatform()
+        async with timed(echo, tmp_path, platform, config=config(max_age_s=7200)) as (it, clock):
+            for faults, heard in ((1, ["echo hi"]), (500, [])):
+                platform.received.clear()
+                platform.fail_next(*[Fault("plain")] * faults)
+                it.say("hi")
+                await until(lambda: it.health["replies_pending"])
+                await settle(it)
+                clock.jump_wall(jump_ms)
+                await passes(it, clock, HOUR_MS)
+                assert platform.texts() == heard
+                assert it.health["replies_pending"] == (not heard)
+            await passes(it, clock, HOUR_MS + 2 * MINUTE_MS)
+            assert it.health["replies_pending"] == 0
+
+    run(main())
+    [abandoned] = lane_events(tmp_path, "delivery/abandoned")
+    assert abandoned.data["reason"] == "too old"
+
+
 def test_a_wait_longer_than_its_age_ends_with_the_age(tmp_path: Path) -> None:
     """A platform that asks for a year is not waited for: the reply is given up at its age."""
 

@@ -10,31 +10,44 @@ import pytest
 from seriatim import MessageEvent, SessionSource
 from seriatim.actors.runtime import unique_key
 from seriatim.batch import Rules
-from seriatim.effects import Ack, CancelTurn, Finished, RunTurn
+from seriatim.effects import Ack, CancelTurn, Finished, Nack, RunTurn
 from seriatim.errors import InvalidInputError
+from seriatim.limits import MEDIA_MAX, NOTES_MAX
 from seriatim.mail import Inbound
 from seriatim.media import Media
 from tests.core.bench import Bench
 from tests.gateway.bots import bot, run
 
 HERE = SessionSource("sim", "chat", user_id="u")
+ALICE = SessionSource("sim", "chat", chat_type="group", user_id="a", user_name="Same")
+BOB = SessionSource("sim", "chat", chat_type="group", user_id="b", user_name="Same")
+NOBODY = SessionSource("sim", "chat", chat_type="group")
 
 
-def say(bench: Bench, name: str, text: str) -> str:
+def say(bench: Bench, name: str, text: str, source: SessionSource = HERE, media: tuple[Media, ...] = ()) -> str:
     """A message with a name of the platform's."""
-    message = bench.message(text, key=f"key {name}")
-    event = MessageEvent(text, HERE, message_id=name)
+    message = bench.message(text, key=f"key {name} {source.user_id}")
+    event = MessageEvent(text, source, message_id=name, media=media)
     bench.tell(Inbound(message.id, message.key, event, len(text), message.command, message.args))
     return message.id
 
 
-def edit(bench: Bench, name: str, text: str = "", *, deleted: bool = False, media: tuple[Media, ...] = ()) -> str:
-    """Its author changes it, or takes it back; how that ended."""
+def edit(
+    bench: Bench,
+    name: str,
+    text: str = "",
+    source: SessionSource = HERE,
+    *,
+    deleted: bool = False,
+    media: tuple[Media, ...] = (),
+) -> str:
+    """Somebody changes it, or takes it back; how that ended, or why it was refused."""
     inbox_id = bench.fresh("e")
-    event = MessageEvent(text, HERE, edit_of=name, deleted=deleted, media=media)
-    bench.tell(Inbound(inbox_id, f"edit {inbox_id}", event, len(text)))
+    event = MessageEvent(text, source, edit_of=name, deleted=deleted, media=media)
+    bench.tell(Inbound(inbox_id, f"edit {inbox_id}", event, len(text), prefix="/"))
     assert bench.fold() == bench.gate.durable
-    return "".join(end.reason for end in bench.all(Finished) if end.id == inbox_id)
+    refused = [nack.reason for nack in bench.internal if isinstance(nack, Nack) and nack.id == inbox_id]
+    return "".join([end.reason for end in bench.all(Finished) if end.id == inbox_id] + refused)
 
 
 def texts(bench: Bench) -> list[list[str]]:
@@ -253,3 +266,111 @@ def test_only_the_ack_is_told() -> None:
     bench.forget()
     edit(bench, "1", "b")
     assert [type(effect) for effect in bench.effects] == [Ack, Finished]
+
+
+@pytest.mark.parametrize("state", ["queued", "running", "over"])
+@pytest.mark.parametrize("policy", ["note", "turn"])
+def test_new_words_for_anothers_message_reach_nobody(state: str, policy: Any) -> None:
+    """In a shared lane an edit counts only from who wrote the message, whatever state that is in and whatever name the
+    other bears; its receipt says why it did nothing. The author's own counts.
+    """
+    bench = Bench(Rules(edit_running=policy, edit_after=policy))
+    say(bench, "1", "run", ALICE)
+    if state == "queued":
+        say(bench, "2", "mine", ALICE)
+    elif state == "over":
+        bench.answer()
+    name = "2" if state == "queued" else "1"
+    assert edit(bench, name, "EVIL", BOB) == "not_author"
+    assert bench.gate.durable.notes == ()
+    assert edit(bench, name, "better", ALICE) == ("replaced" if state == "queued" else "noted" * (policy == "note"))
+    if state != "over":
+        bench.answer()
+    say(bench, "3", "next", BOB)
+    while bench.gate.durable.running is not None:
+        bench.answer()
+    assert "EVIL" not in str(texts(bench))
+    assert "better" in str(texts(bench))
+
+
+def test_a_name_that_two_messages_bear_means_the_editors_own() -> None:
+    """Some clients choose the ids of their messages: whoever takes another's neither gets at that message nor keeps its
+    author from it.
+    """
+    bench = Bench()
+    say(bench, "1", "run", ALICE)
+    say(bench, "2", "a", ALICE)
+    say(bench, "2", "b", BOB)
+    assert edit(bench, "2", "B", BOB) == "replaced"
+    assert edit(bench, "2", "A", ALICE) == "replaced"
+    say(bench, "1", "c", BOB)
+    bench.answer()
+    assert texts(bench)[-1] == ["A", "B", "c"]
+
+
+def test_a_deletion_is_the_platforms_word() -> None:
+    """A moderator takes back what another wrote, waiting or over."""
+    bench = Bench()
+    say(bench, "1", "run", ALICE)
+    gone = say(bench, "2", "a", ALICE)
+    assert edit(bench, "2", source=BOB, deleted=True) == "removed"
+    assert bench.outcome(gone) == "dropped (deleted)"
+    bench.answer()
+    assert edit(bench, "1", source=BOB, deleted=True) == "noted"
+
+
+def test_an_edit_without_an_editor_is_taken_for_the_authors() -> None:
+    """Some platforms tell no user with an edit."""
+    bench = Bench()
+    say(bench, "1", "run", ALICE)
+    say(bench, "2", "a", ALICE)
+    assert edit(bench, "2", "A", NOBODY) == "replaced"
+    bench.answer()
+    assert edit(bench, "1", "RUN", NOBODY) == "noted"
+
+
+def test_an_edit_that_its_turn_has_no_room_for_waits_anew() -> None:
+    """Nothing is passed over: the old words are dropped as superseded, the new ones have a turn, and a later edit finds
+    them.
+    """
+    bench = Bench()
+    say(bench, "0", "run")
+    old = [say(bench, f"{n}", f"old{n}") for n in range(1, 7)]
+    large = "y" * 250_000
+    ends = [edit(bench, f"{n}", f"new{n}{large}") for n in range(1, 7)]
+    assert ends == ["replaced"] * 4 + [""] * 2
+    assert [bench.outcome(inbox_id) for inbox_id in old[4:]] == ["dropped (superseded)"] * 2
+    assert edit(bench, "6", "newest6") == "replaced"
+    bench.answer()
+    bench.answer()
+    told = [[text[:7] for text in said] for said in texts(bench)]
+    assert told == [["run"], ["new1yyy", "new2yyy", "new3yyy", "new4yyy"], ["new5yyy", "newest6"]]
+
+
+def test_media_that_its_turn_has_no_room_for_wait_anew() -> None:
+    """An edit's attachments count like a message's, so no commit refers to more content than it may; an edit of words
+    alone keeps those that are there.
+    """
+    bench = Bench()
+    say(bench, "0", "run")
+    photos = (Media("photo", url="u"),) * MEDIA_MAX
+    for n in range(20):
+        say(bench, f"{n + 1}", "a")
+    ends = [edit(bench, f"{n + 1}", "b", media=photos) for n in range(20)]
+    assert ends.count("replaced") == 14
+    assert all(entry.size <= 1024 * 1024 for entry in bench.gate.durable.queue)
+    assert edit(bench, "14", "y" * 250_000) == ""
+    last = list(bench.gate.durable.waiting.values())[-1].data
+    assert (last["text"][:3], len(last["media"])) == ("yyy", MEDIA_MAX)
+
+
+def test_an_edit_that_cant_be_noted_is_refused() -> None:
+    """Where as many wait to be told as may, the next has a typed refusal, and is taken when they have been told."""
+    bench = Bench()
+    say(bench, "1", "a")
+    bench.answer()
+    ends = [edit(bench, "1", f"b{n}") for n in range(NOTES_MAX + 1)]
+    assert ends == ["noted"] * NOTES_MAX + ["notes_full"]
+    assert edit(bench, "1", deleted=True) == "notes_full"
+    say(bench, "2", "ok?")
+    assert edit(bench, "1", "c") == "noted"

@@ -18,7 +18,7 @@ from seriatim.actors.loading import read_state
 from seriatim.actors.session_files import SESSIONS, SoloDoor
 from seriatim.actors.sessions import AsyncSessions, SessionStore
 from seriatim.config import GatewayConfig
-from seriatim.errors import AmbiguousKeyError, HomeBusyError, InvalidInputError, WrongThreadError
+from seriatim.errors import AmbiguousKeyError, HomeBusyError, InvalidInputError, LaneBusyError, WrongThreadError
 from seriatim.keys import SessionKey, build_session_key
 from seriatim.lane import LaneState
 from seriatim.model import SessionSource
@@ -26,6 +26,7 @@ from seriatim.storage.contract import StoreReader
 from seriatim.storage.event_log.store_logs import StoreLogs
 from seriatim.storage.home import Home
 from seriatim.storage.sqlite import SqliteStore
+from seriatim.store_calls import Append, Rewind, Rewrite
 from seriatim.testing.log_contract import header, turn
 from tests.sessions.worlds import leave_a_turn_open
 
@@ -171,6 +172,40 @@ def test_a_session_moves_between_lanes(store: SessionStore) -> None:
     back = store.switch_session(one.session_key, one.session_id)
     assert back is not None
     assert back.session_id == one.session_id
+
+
+@pytest.mark.parametrize("moves", [1, 3, 1000])
+def test_a_session_that_moves_meanwhile_is_followed(
+    store: SessionStore, monkeypatch: pytest.MonkeyPatch, moves: int
+) -> None:
+    """It is no unknown one: its new lane is asked; where it moves without end, the caller is told to try again."""
+    at = store.get_or_create_session(dm("1")).session_id
+    store.append_to_transcript(at, said("first")[0])
+    left, real = [0], store._ops._door.ask
+
+    def ask(key: str, question: Any) -> Any:
+        if left[0] and type(question) in (Append, Rewrite, Rewind):
+            left[0] -= 1
+            holder = store.lookup_by_session_id(at)
+            assert holder is not None
+            [other] = [chat for chat in ("1", "2") if not holder.session_key.endswith(chat)]
+            assert store.switch_session(store.get_or_create_session(dm(other)).session_key, at) is not None
+        return real(key, question)
+
+    monkeypatch.setattr(store._ops._door, "ask", ask)
+    calls: list[Callable[[], Any]] = [
+        lambda: store.append_to_transcript(at, said("second")[0]),
+        lambda: store.rewrite_transcript(at, said("a", "b")),
+        lambda: store.rewind_session(at),
+    ]
+    for call in calls:
+        left[0] = moves
+        if moves < 1000:
+            assert call()
+        else:
+            with pytest.raises(LaneBusyError):
+                call()
+    left[0] = 0
 
 
 def test_messages_come_back_as_they_were_given(store: SessionStore) -> None:
