@@ -66,11 +66,12 @@ class Turn:
         self._prompts = prompts or Prompts()
         self._speakers: Speakers | None = None
         self.events: tuple[Claim, ...] = job.claims
-        self.media: tuple[Media, ...] = job.claims[0].media
+        first = job.claims[0]
+        self.media: tuple[Media, ...] = first.media
         if len(job.claims) > 1:
             self.media = tuple(media for claim in job.claims for media in claim.media)
         self.text: str = self._text()
-        self.source: SessionSource = job.claims[0].source
+        self.source: SessionSource = first.source
         self.session: str = job.session
         self.history: Sequence[Message] = job.history
         self.boundary: Boundary = job.boundary
