@@ -1,4 +1,4 @@
-"""The command line: ``seriatim`` chat, serve, balance, undelivered, rebuild, repair, export, import, verify.
+"""The command line: ``seriatim`` chat, serve, balance, undelivered, rebuild, sweep, repair, export, import, verify.
 
 Exit codes: 0 all well; 1 the balance or a comparison doesn't hold, a repair lost something, or a stop left turns to be
 resumed; 2 the configuration, the home or the arguments are wrong (one line on standard error says what, and nothing was
@@ -15,6 +15,7 @@ import json
 import logging
 import os
 import sys
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -30,16 +31,21 @@ from seriatim.config import AgentConfig, GatewayConfig
 from seriatim.configfile import load_config
 from seriatim.errors import ConfigError, HomeError, SeriatimError, StoreError
 from seriatim.gateway import Gateway
+from seriatim.limits import BLOBS_SWEPT_MAX
 from seriatim.storage.audit import Audit, audit
 from seriatim.storage.event_log import command as logs
 from seriatim.storage.home import Home
 from seriatim.storage.projections import rebuild
 from seriatim.storage.repair import salvage
 from seriatim.storage.spool import SpoolSeen, look
+from seriatim.storage.sqlite import SqliteStore
 from seriatim.storage.sqlite_reader import SqliteReader
 from seriatim.undelivered_command import add as add_undelivered
 
 CONFIG_FILE = "seriatim.toml"
+SWEEP_DAYS = 7.0
+SWEEP_DAYS_MIN = 1.0
+"""What has been kept for a message that isn't committed yet looks like what nobody refers to."""
 EXIT_RESTART = 75
 """The exit code of a process that asks its supervisor to start it again (sysexits' "try again")."""
 
@@ -72,7 +78,13 @@ def _parser() -> argparse.ArgumentParser:
     repair = commands.add_parser("repair", help="copy what is whole in a damaged home into a new one")
     repair.add_argument("--to", metavar="DIR", required=True, help="the new home; must not exist, or be empty")
     rebuild_ = commands.add_parser("rebuild", help="make the index of open work and its counters anew from the logs")
-    runs = ((chat, _chat), (serve, _serve), (balance, _balance), (repair, _repair), (rebuild_, _rebuild))
+    sweep = commands.add_parser("sweep", help="remove the content of attachments that no log refers to")
+    sweep.add_argument("--older-than", metavar="DAYS", type=float, default=SWEEP_DAYS, help="default: %(default)s")
+    sweep.add_argument("--dry-run", action="store_true", help="only say what would be removed")
+    runs = (
+        *((chat, _chat), (serve, _serve), (balance, _balance)),
+        *((repair, _repair), (rebuild_, _rebuild), (sweep, _sweep)),
+    )
     for command, run in runs:
         command.set_defaults(command=run)
         _add_common(command)
@@ -182,6 +194,30 @@ def _rebuild(arguments: argparse.Namespace) -> int:
     finally:
         home.close(clean=False)
     print(f"{wrong} rows of the index were not what the logs tell; they are now. Checkpoints are taken anew.")
+    return 0
+
+
+def _sweep(arguments: argparse.Namespace) -> int:
+    folder, days, dry_run = _config(arguments).home, arguments.older_than, arguments.dry_run
+    if not SWEEP_DAYS_MIN <= days < 1e6:
+        raise ConfigError("--older-than", f"{SWEEP_DAYS_MIN:g} days or more are needed")
+    Home.database_of(folder)  # as for a rebuild
+    home = Home.own(folder)
+    try:
+        if look(folder).messages:  # which may refer to some, and no log tells of that
+            raise HomeError(folder, "messages wait in its spool; start the gateway once, then sweep")
+        store = SqliteStore(home.database)
+        try:
+            before, count, size, more = round((time.time() - days * 86_400) * 1000), 0, 0, True
+            while more:
+                limit = sys.maxsize if dry_run else BLOBS_SWEPT_MAX
+                swept = store.sweep_blobs(before, limit=limit, dry_run=dry_run)
+                count, size, more = count + swept.count, size + swept.bytes, swept.more
+        finally:
+            store.close()
+    finally:
+        home.close(clean=False)
+    print(f"{count} attachments ({size} bytes) {'would be removed' if dry_run else 'removed'}; no log refers to them.")
     return 0
 
 
