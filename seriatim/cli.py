@@ -192,7 +192,7 @@ def _rebuild(arguments: argparse.Namespace) -> int:
     try:
         wrong = rebuild(home.database)
     finally:
-        home.close(clean=False)
+        home.close(clean=home.was_clean)  # no turn began or ended here
     print(f"{wrong} rows of the index were not what the logs tell; they are now. Checkpoints are taken anew.")
     return 0
 
@@ -216,7 +216,7 @@ def _sweep(arguments: argparse.Namespace) -> int:
         finally:
             store.close()
     finally:
-        home.close(clean=False)
+        home.close(clean=home.was_clean)  # no turn began or ended here
     print(f"{count} attachments ({size} bytes) {'would be removed' if dry_run else 'removed'}; no log refers to them.")
     return 0
 
