@@ -336,6 +336,7 @@ class Simulator:
         told = describe(message) if envelope.phase == "receive" else str(envelope.phase)
         self.note("" if key is None else key, f"{name.rpartition('#')[2] if key else name} gets {told}")
         self._watch_lives(envelope, key)
+        self._watch_memory()
         if not self.faults:
             return None
         if key is None:
@@ -364,6 +365,13 @@ class Simulator:
             if key in self._serving:
                 self.complain(f"{key}: {envelope.ref.name} starts while {self._serving[key]} serves")
             self._serving[key] = envelope.ref.name
+
+    def _watch_memory(self) -> None:
+        """No lane answers the warden that wasn't asked, or answers twice."""
+        memory = self.process.runtime.memory
+        self.checked["who_was_asked_answers"] += 1
+        if memory.released + memory.refused > memory.asked:
+            self.complain(f"more lanes answered the warden than were asked: {memory}")
 
     def script(self, job: TurnJob) -> Script:
         """What the agent does in a turn."""

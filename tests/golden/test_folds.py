@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from seriatim.errors import FormatUnsupportedError
 from seriatim.events import Data, session_log
@@ -125,8 +126,7 @@ def test_readers_see_the_newest_form_only(
     """Written long ago, the event is read as if it were written today, by either store and with rare fields too."""
     store = make(tmp_path)
     offered = part(LANE, 0, 3)
-    for event in offered.events:
-        event.ignorable = ignorable  # type: ignore[misc]
+    offered = replace(offered, events=tuple(replace(event, ignorable=ignorable) for event in offered.events))
     one(store, commit("c", offered))
     monkeypatch.setitem(UPCASTERS, "inbox/accepted", (_renamed, _doubled))
     reader = store.reader()

@@ -7,6 +7,7 @@ import sqlite3
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from seriatim.errors import (
     SessionLiveError,
@@ -28,11 +29,13 @@ def test_a_lane_s_session_is_only_read(tmp_path: Path) -> None:
     async def story() -> None:
         async with SessionPersistence(store) as service:
             commit = born(session=session_log(ID), count=0)
-            for part in commit.parts:
-                if part.log == session_log(ID):
-                    part.events = tuple(opened(0))  # type: ignore[misc]
-                    part.header = header().to_json()  # type: ignore[misc]
-            store.commit([commit])
+            parts = tuple(
+                replace(part, events=tuple(opened(0)), header=header().to_json())
+                if part.log == session_log(ID)
+                else part
+                for part in commit.parts
+            )
+            store.commit([replace(commit, parts=parts)])
             assert [h.id for h in await service.list()] == [ID]
             assert len((await service.inspect(ID)).events) == 5
             assert len((await service.read_from(ID, 0)).events) == 3

@@ -65,7 +65,7 @@ def test_an_undo_crosses_a_summary_exactly() -> None:
     surface.extend(undone.events)
 
     assert surface.seqs() == [1, 2]
-    assert (undone.turns, undone.target) == (1, None)
+    assert (undone.turns, undone.target) == (1, 5)  # named, although only the summary still showed it
 
 
 def test_an_undo_tells_what_goes() -> None:

@@ -83,6 +83,7 @@ def test_a_seed_replays() -> None:
 _STAND_INS = """
 import json
 import sys
+import attr
 from types import SimpleNamespace
 from unittest.mock import MagicMock
 try:
@@ -98,8 +99,19 @@ except ImportError:  # compiled, too; plain data reads the same whoever wrote it
     def encode_lines(values):
         return b"".join(encode(value) + b"\\n" for value in values)
     coder = SimpleNamespace(encode=encode, encode_lines=encode_lines, decode=json.loads)
+    class Struct:
+        def __init_subclass__(cls, frozen=False, eq=True):
+            if hasattr(cls, "__post_init__"):
+                cls.__attrs_post_init__ = cls.__post_init__
+            attr.s(cls, auto_attribs=True, frozen=frozen, eq=eq)
+    def field(default_factory):
+        return attr.ib(factory=default_factory)
     sys.modules["msgspec"] = SimpleNamespace(
-        DecodeError=ValueError, json=SimpleNamespace(Encoder=lambda: coder, Decoder=lambda: coder)
+        DecodeError=ValueError, json=SimpleNamespace(Encoder=lambda: coder, Decoder=lambda: coder),
+        Struct=Struct, field=field,
+    )
+    sys.modules["msgspec.structs"] = SimpleNamespace(
+        replace=attr.evolve, astuple=lambda it: attr.astuple(it, recurse=False), force_setattr=object.__setattr__
     )
 """
 
