@@ -23,7 +23,7 @@ from seriatim import (
     recovery,
     snapshots,
 )
-from seriatim.actors import deaths, delivery, lane_record, loading, merging, runtime, session, steps, supervisor, upkeep
+from seriatim.actors import deaths, delivery, lane_record, loading, merging, runtime, steps, supervisor, upkeep
 from seriatim.storage import sqlite, sqlite_growth
 from tests.crash.enumeration import FULL, Tally, enumerate_scenario
 from tests.crash.run import run
@@ -191,12 +191,6 @@ MUTANTS: Final = (
         merging.Merger._hand_on,
         (("held, lane.held = lane.held, []", "held, lane.held = [], []"),),
         ("a chat gets a new id in mid-turn",),
-    ),
-    Mutant(
-        "a halted lane's mail is taken up behind what came meanwhile",
-        session.SessionActor.on_receive,
-        (("self._gate.pass_on(message)", "self._ports.post(self.key, message)"),),
-        ("a chat gets a new id while people write under both",),
     ),
     Mutant(
         "a halted lane's mail is taken up newest first",
