@@ -104,6 +104,9 @@ except ImportError:  # compiled, too; plain data reads the same whoever wrote it
             if hasattr(cls, "__post_init__"):
                 cls.__attrs_post_init__ = cls.__post_init__
             attr.s(cls, auto_attribs=True, frozen=frozen, eq=eq)
+            cls.__struct_fields__ = tuple(field.name for field in attr.fields(cls))
+            for name in cls.__struct_fields__:
+                setattr(cls, name, None)  # a struct's class shows its fields, as slots do
     def field(default_factory):
         return attr.ib(factory=default_factory)
     sys.modules["msgspec"] = SimpleNamespace(
