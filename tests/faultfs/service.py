@@ -28,6 +28,7 @@ class Service:
         self.platform = Platform()
         self.disk = disk
         self.notices: set[str] = set()
+        self._said_again: set[str] = set()
         self._folder = folder
         self._arguments = arguments
         self._child: Child | None = None
@@ -70,6 +71,15 @@ class Service:
         said = Said(name, f"{lane}/{lane}", lane)
         self.platform.say(said, user=lane, chat_type="dm", text=f"{name} {words}".strip())
         return name
+
+    def say_again(self) -> bool:
+        """Who was refused says it again in a new message; whether anybody had to."""
+        refused = [said for said in self.platform.world.said if said.id in self.platform.world.refused]
+        due = [said for said in refused if said.id not in self._said_again]
+        for said in due:
+            self._said_again.add(said.id)
+            self.say(said.chat)
+        return bool(due)
 
     async def done(self) -> None:
         """The platform gives again what wasn't acked; wait until all of it is acked, answered and delivered."""

@@ -3,7 +3,7 @@
 ``python -m tests.kill.child HOME SOCKET [--separate-attempt] [--spool] [--hurry] [--sin NAME]``; --hurry: whatever
 failed is tried again after a moment, not after seconds. Lines of JSON; from the platform:
 ``{"say": {id, chat, user, type, text}}``, ``{"posted": n, "id": ...}`` and ``{"ask": "at rest"}``; to it:
-``{"ack": id}``, ``{"post": n, "chat": ..., "text": ...}``, and the notes of the agent.
+``{"ack": id}``, ``{"refused": id}``, ``{"post": n, "chat": ..., "text": ...}``, and the notes of the agent.
 A ``--sin`` is a gateway that breaks a law, to see that the harness notices.
 """
 
@@ -106,8 +106,7 @@ class SocketAdapter:
         event = MessageEvent(said["text"], source, account=self.account, message_id=said["id"])
         receipt = await inbox.accept(event)
         self._points.hit("accepted-unacked")
-        if receipt.outcome != "refused":
-            self.note({"ack": said["id"]})
+        self.note({"refused" if receipt.outcome == "refused" else "ack": said["id"]})
 
     async def send(self, out: Outbound) -> Sent:
         """Post one part; returns when the platform has confirmed it."""

@@ -44,14 +44,19 @@ class Post:
 
 @define
 class World:
-    """What the platform remembers. ``replays``: it gives again what wasn't acked, so nothing said may be missing."""
+    """What the platform remembers. ``replays``: it gives again what wasn't acked, so nothing said may be missing.
+
+    ``keeps_refused``: also what was refused; else nothing may come of that; its sender says it again under a new id.
+    """
 
     said: list[Said] = Factory(list)
     acked: set[str] = Factory(set)
     posts: list[Post] = Factory(list)
     effects: list[str] = Factory(list)
     began: list[tuple[str, int]] = Factory(list)
+    refused: Counter[str] = Factory(Counter)
     replays: bool = True
+    keeps_refused: bool = True
 
 
 @define
@@ -199,7 +204,10 @@ def _lost(verdict: Verdict, world: World, logs: Logs, posts: Sequence[tuple[Post
 
     for said in world.said:
         name = said.id
-        if name not in logs.accepted:
+        if name in world.refused and not world.keeps_refused:
+            if world.refused[name] > 1 or name in logs.accepted or name in whole:
+                verdict.findings.append(f"{name} was refused {world.refused[name]} times, or yet taken or answered")
+        elif name not in logs.accepted:
             if name in world.acked:
                 lose(said, "acked, but not in the logs")
             elif world.replays:

@@ -130,6 +130,11 @@ class Platform:
             case {"ack": name}:
                 world.acked.add(name)
                 self._unacked.pop(name, None)
+            case {"refused": name}:
+                world.refused[name] += 1
+                if not world.keeps_refused:
+                    self._unacked.pop(name, None)
+                    self._unanswered.discard(name)
             case {"post": number, "chat": chat, "text": text}:
                 world.posts.append(Post(chat, text))
                 reply = reply_of(text)
