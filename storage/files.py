@@ -158,6 +158,7 @@ def _peek(path: str, size: int) -> None:
 
 
 def _marks(connection: sqlite3.Connection) -> tuple[int, int]:
+    connection.execute("BEGIN")  # all that is read is of one moment: another may be making the tables just now
     application: int = connection.execute("PRAGMA application_id").fetchone()[0]
     version: int = connection.execute("PRAGMA user_version").fetchone()[0]
     return application, version

@@ -88,6 +88,28 @@ def test_many_open_a_new_database_at_once(tmp_path: Path) -> None:
         assert opener.returncode == 0
 
 
+def test_a_look_while_another_makes_the_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Marks from before and tables from after make no other program's file: it is looked at as of one moment."""
+    path = tmp_path / "new.db"
+    empty = sqlite3.connect(path)
+    empty.execute("PRAGMA journal_mode = WAL")
+    empty.close()
+    real, looks = storage_files._marks, 0
+
+    def meanwhile(connection: sqlite3.Connection) -> tuple[int, int]:
+        nonlocal looks
+        looks += 1
+        marks = real(connection)
+        if looks == 2:  # the first one looks at the first page alone
+            SqliteStore(path).close()
+        return marks
+
+    monkeypatch.setattr(storage_files, "_marks", meanwhile)
+    assert storage_files.inspect_file(str(path), write=True, busy_ms=1000) == 0
+    assert looks > 2
+    SqliteStore(path).close()
+
+
 def test_a_look_in_the_middle_of_anothers_checkpoint(files: SqliteWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     """What looks damaged without locks, because an owner is writing it, is looked at again under them (B95)."""
     store = files.open()
