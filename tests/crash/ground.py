@@ -29,6 +29,7 @@ class Ground:
         self.checked: Counter[str] = Counter()
         self.refused: set[str] = set()
         self.given: list[dict[str, str]] = []
+        self.joined: dict[LogId, list[int]] = {}
         self.struck: Counter[str] = Counter()
         self.deaths = 0
         """Deaths of the process and of actors, that may have interrupted a turn."""
