@@ -76,7 +76,8 @@ class Ground:
         if not isinstance(step, Say):
             return
         number = sum(1 for taken in self.scenario.script[: self.done] if isinstance(taken, Say))
-        source = SessionSource(platform=Platform("fake"), chat_id=step.chat, user_id=f"u{step.chat}")
+        person = f"u{step.chat}"
+        source = SessionSource(platform=Platform("fake"), chat_id=step.chat, user_id=person, thread_id=step.topic)
         text = step.text.replace("?", self._asked())
         self.platform.post(
             MessageEvent(

@@ -63,8 +63,11 @@ def test_a_reply_that_waits_for_its_retry_outlives_a_stop() -> None:
         assert run(BY_NAME["stop a long reply that fails"], (), seed).wrong == []
 
 
-def test_a_receipt_ends_although_the_lane_dies_before_it_could_say_so() -> None:
-    """An actor that dies between a turn's end and the news of it leaves nobody waiting, and no reply unsaid."""
-    scenario = BY_NAME["two merged"]
+@pytest.mark.parametrize("name", ["two merged", "a conversation taken up in another topic"])
+def test_a_receipt_ends_although_the_lane_dies_before_it_could_say_so(name: str) -> None:
+    """An actor that dies between what decides a message and the news of it leaves nobody waiting, and no reply unsaid:
+    that may be a turn's end, or another lane's answer to a command.
+    """
+    scenario = BY_NAME[name]
     for number in range(run(scenario).envelopes[0]):
         assert run(scenario, (Fate(actor=number),)).wrong == []
