@@ -135,9 +135,9 @@ class SessionStore:
     ``config``: what decides keys, and the mirror. ``has_active_processes_fn(session_key)``: whether background
     processes run for a session; then its entry isn't pruned. A key may be given as a text, canonical or in the seed's
     form, or as a SessionKey; an unknown one gives None or False. Methods block, from any thread; where an event loop
-    runs they raise WrongThreadError, and their twins under ``aio`` are to be awaited. Each may raise StoreError (of which
-    OwnershipLostError says that the home is another process's by now), InvalidInputError, and AmbiguousKeyError for a
-    text that names several lanes. ``clock`` and ``ids``: injected.
+    runs they raise WrongThreadError, and their twins under ``aio`` are to be awaited. Each may raise StoreError
+    (OwnershipLostError where the home is another process's by now), InvalidInputError, and AmbiguousKeyError for a text
+    that names several lanes. ``clock`` and ``ids``: injected.
 
     Raises InvalidInputError, HomeError, HomeBusyError, FormatUnsupportedError, CorruptionError, StoreUnhealthyError:
     nothing was opened.
