@@ -313,25 +313,17 @@ class SessionActor(PooledActor):
                 self._transcript.take(offered)
             self._act(gate.settled(message, now))
             self._keep(ports.growth.events)
-        elif kind is PartSettled or (kind is Inbound and message.wave >= ports.switches.wave):
+        elif (
+            kind is PartSettled
+            or (kind is TurnEnded and ports.budgets is None)
+            or (kind is Inbound and message.wave >= ports.switches.wave)
+        ):
             self._act(gate.offer(message, now))  # as below, where the rarer kinds are told apart first
-        elif kind is Refused or kind is Unknown:
-            self._act(gate.settled(message, now))
-        elif kind is Tick:
-            self._timer = None
-            self._act(gate.tick(now))
-        elif kind is TurnDelta:
-            ports.running.says(self.key, message.generation, message.text)
-            self._show_delta(message)
-        elif kind is TranscriptRead:
-            self._history_read(message)
-        elif kind is Loaded:
-            self._act(gate.read(message, now))
+        elif (news := _NEWS.get(kind)) is not None:
+            news(self, message)
         elif (order := _ORDERS.get(kind)) is not None:
             order(self, message)
             return
-        elif kind is Inbound:  # of an earlier wave
-            ports.receipts.refuse(message.id, "storage_unavailable")
         else:
             heed = _HEED.get(kind)
             if heed is not None:
@@ -339,6 +331,24 @@ class SessionActor(PooledActor):
             self._act(gate.offer(message, now))
         if self._calm:
             self._come_to_rest()
+
+    def _unsettled(self, message: Refused | Unknown) -> None:
+        self._act(self._gate.settled(message, self._now))
+
+    def _ticked(self, message: Tick) -> None:
+        self._timer = None
+        self._act(self._gate.tick(self._now))
+
+    def _delta_came(self, message: TurnDelta) -> None:
+        self._ports.running.says(self.key, message.generation, message.text)
+        self._show_delta(message)
+
+    def _loaded(self, message: Loaded) -> None:
+        self._act(self._gate.read(message, self._now))
+
+    def _turned_away(self, message: Inbound) -> None:
+        """It is of a wave that was turned away: kept elsewhere, it will be offered again."""
+        self._ports.receipts.refuse(message.id, "storage_unavailable")
 
     def _flush(self, message: Flush) -> None:
         self._act(self._gate.flush(self._now))
@@ -417,6 +427,7 @@ class SessionActor(PooledActor):
 
     def _act(self, out: Out) -> None:
         ports = self._ports
+        effect: Any
         if out.effects:
             for permit, effect in out.effects:
                 kind = effect.__class__
@@ -704,6 +715,16 @@ class SessionActor(PooledActor):
 
 
 TICK = Tick()
+_NEWS: Final[dict[type[Any], Callable[[SessionActor, Any], None]]] = {
+    Refused: SessionActor._unsettled,
+    Unknown: SessionActor._unsettled,
+    Tick: SessionActor._ticked,
+    TurnDelta: SessionActor._delta_came,
+    TranscriptRead: SessionActor._history_read,
+    Loaded: SessionActor._loaded,
+    Inbound: SessionActor._turned_away,
+}
+"""What is no mail for the rules, or none any more."""
 _ORDERS: Final[dict[type[Any], Callable[[SessionActor, Any], None]]] = {
     Flush: SessionActor._flush,
     Passivate: SessionActor._passivate,
