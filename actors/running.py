@@ -26,7 +26,7 @@ QUIET_MS: Final = 500
 """A turn that has just asked may go on with something else meanwhile: it gives a sign of that, or waits only."""
 
 
-class _Run(Struct, eq=False, gc=False):
+class _Run(Struct, eq=False):
     """One turn: since when it is silent (monotonic ms), what holds it up, what it has shown.
 
     ``people``: those of the answers it waits for that are people's to give; ``calls``: tools that run.
