@@ -136,7 +136,9 @@ class Batch:
         "wants_slot",
     )
 
-    def __init__(self, state: LaneState, rules: Rules, now: Now, loaded: Loaded | None = None) -> None:
+    def __init__(
+        self, state: LaneState, rules: Rules, now: Now, loaded: Loaded | None = None, hold_at: int | None = None
+    ) -> None:
         self.state = state
         self.loaded = loaded
         self.rules = rules
@@ -148,7 +150,7 @@ class Batch:
         self.keys: dict[str, None] = {}
         self.after: list[Effect] = []
         self.blobs: tuple[str, ...] = ()
-        self.hold_at: int | None = None
+        self.hold_at = hold_at
         self.internal: list[Effect] = []
         self.size = 0
         self.slots_taken = 0
@@ -298,7 +300,6 @@ class Batch:
         to: Target | None,
         turn: int = 0,
         why_none: str = "empty",
-        *,
         claim: str = "",
         draft: str = "",
         told: tuple[str, ...] = (),
@@ -334,15 +335,19 @@ class Batch:
             data["attempt"] = 1
             if len(parts) > 1 and not channel.idempotent:
                 data["first"] = 1  # each other part has a record of its own: a crash leaves one part in doubt
-        self.size += sum(map(len, parts))
         self.lane("delivery/owed", data)
-        due = (0,) if len(parts) == 1 else tuple(range(len(parts)))
+        if len(parts) == 1:
+            self.size += len(parts[0])
+            due: tuple[int, ...] = (0,)
+        else:
+            self.size += sum(map(len, parts))
+            due = tuple(range(len(parts)))
         self.after.append(Deliver(delivery, parts, to, due, recorded, self.time, 0, draft, claim))
         return True
 
     # --- turn slots ------------------------------------------------------------------------------------
 
-    def take_slot(self, person: str = "", *, resumes: bool = False) -> bool:
+    def take_slot(self, person: str = "", resumes: bool = False) -> bool:
         """A turn slot for a turn that starts in this commit, or the wish for one."""
         self.now.person = person
         if self.now.take_slot():
@@ -353,16 +358,11 @@ class Batch:
             self.internal.append(WantSlot(person, resumes))
         return False
 
-    def return_slot(self, *, silent: bool = False) -> None:
+    def return_slot(self, silent: bool = False) -> None:
         """The running turn is over once this commit is durable. ``silent``: as in ReturnSlot."""
         self.after.append(ReturnSlot(silent))
 
     # --- the commit ------------------------------------------------------------------------------------
-
-    @property
-    def empty(self) -> bool:
-        """Whether there is nothing to make durable."""
-        return not self.lane_events and not self.sessions
 
     def close(self, commit_id: str, lane: LogId, incarnation: int) -> Commit:
         """The commit of everything drafted. Session events change nothing that the hot row tells."""
@@ -372,10 +372,10 @@ class Batch:
             if not self.lane_head:
                 header = {"version": FORMAT_VERSION, "id": self.state.key, "createdAt": self.now.time}
             parts.append(Part(lane, self.lane_head, tuple(self.lane_events), hot(self.state), header))
-        bindings: list[Binding] = list(self.bindings)
+        bindings = self.bindings
         for session_id, draft in self.sessions.items():
-            log = session_log(session_id)
-            parts.append(Part(log, draft.expected_head, tuple(draft.events), None, draft.header))
-            if draft.header is not None:
-                bindings.append(Binding(log, None, lane))
-        return Commit(commit_id, lane, incarnation, tuple(parts), tuple(self.keys), tuple(bindings), self.blobs)
+            log, header = session_log(session_id), draft.header
+            parts.append(Part(log, draft.expected_head, tuple(draft.events), None, header))
+            if header is not None:
+                bindings = (*bindings, Binding(log, None, lane))
+        return Commit(commit_id, lane, incarnation, tuple(parts), tuple(self.keys), bindings, self.blobs)
