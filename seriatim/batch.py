@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterable
 from typing import Any, Literal
 
 from attrs import define, frozen
-from msgspec import Struct, field
+from msgspec import Struct
 
 from seriatim.budgets import Ask, unlimited
 from seriatim.commits import Binding, Commit, Part
 from seriatim.effects import ROUTED, Deliver, Effect, ReturnSlot, WantSlot
 from seriatim.errors import HeadMismatchError
 from seriatim.events import FORMAT_VERSION, Data, Event, LogId, lane_log, session_log, weight
-from seriatim.lane import LaneState, SessionPart, apply_lane, apply_session, hot
+from seriatim.lane import SESSION_RULES, LaneState, SessionPart, apply_lane, apply_session, hot
 from seriatim.limits import WAITING_MAX
 from seriatim.model import Target
 from seriatim.outbox import Channel, split
@@ -101,10 +101,10 @@ class Now:
     standing: Ask = unlimited
 
 
-class _Draft(Struct):
+class _Draft(Struct, gc=False):
     expected_head: int
     header: dict[str, Any] | None
-    events: list[Event] = field(default_factory=list)
+    events: list[Event]
 
 
 class Batch:
@@ -157,7 +157,7 @@ class Batch:
         self.wants_slot = False
         self.bindings: tuple[Binding, ...] = ()
         self._part: SessionPart | None = None
-        self._session_events: list[Event] = []
+        self._session_events: list[Event]  # of ``_part``
         self._others: dict[str, SessionPart] | None = None
 
     # --- drafts ----------------------------------------------------------------------------------------
@@ -176,7 +176,8 @@ class Batch:
             self._open(part)
         event = Event(event_type, part.head, self.time, data, False, sources)  # type: ignore[union-attr]
         self._session_events.append(event)
-        apply_session(part, event)  # type: ignore[arg-type]
+        SESSION_RULES[event_type](part, data)  # type: ignore[arg-type]
+        part.head += 1  # type: ignore[union-attr]
 
     def append(self, part: SessionPart, events: Iterable[Event]) -> None:
         """Draft events that were numbered from ``part``'s head, as ``seriatim.edits`` makes them.
@@ -196,7 +197,7 @@ class Batch:
         assert part is not None, "a session event without a bound session"
         draft = self.sessions.get(part.id)
         if draft is None:
-            draft = self.sessions[part.id] = _Draft(part.head, None)
+            draft = self.sessions[part.id] = _Draft(part.head, None, [])
         self._part, self._session_events = part, draft.events
 
     def bind_new(
@@ -216,7 +217,7 @@ class Batch:
             data["boundary"] = boundary
         if facts is not None:
             data.update(facts)
-        self.sessions[session_id] = _Draft(0, header)
+        self.sessions[session_id] = _Draft(0, header, [])
         self.lane("route/bound", data)
         self.internal.append(ROUTED)
         bound = self.state.session

@@ -389,7 +389,8 @@ def _turn_ended(batch: Batch, m: TurnEnded) -> None:
         owes = batch.owe(text or "", to, running.turn, detail or "empty", claim, draft)
         silent = not owes and reason == "completed"
     batch.return_slot(silent)
-    start_next(batch)
+    if state.queue or state.interrupted:
+        start_next(batch)
 
 
 def _turn_broken(batch: Batch, m: TurnBroken) -> None:

@@ -33,7 +33,7 @@ def session_log(session_id: str) -> LogId:
     return "session:" + session_id  # type: ignore[return-value]
 
 
-class Event(Struct, frozen=True):
+class Event(Struct, frozen=True, gc=False):
     """One event of a log. Treat it and its data as immutable.
 
     ``seq``: place in its log, from 0, contiguous. ``time``: UTC epoch milliseconds, informative only;
@@ -42,6 +42,7 @@ class Event(Struct, frozen=True):
     backend row).
     """
 
+    # Without the collector (``gc=False``, here and of the other values that each turn makes): plain JSON has no cycles.
     type: str
     seq: int
     time: int

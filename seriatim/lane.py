@@ -33,7 +33,7 @@ WANTED: Final = frozenset({"stop", "operator"})
 Boundary = Literal["none", "fresh", "suspended"]
 
 
-class Waiting(Struct, frozen=True):
+class Waiting(Struct, frozen=True, gc=False):
     """An accepted message without its terminal outcome: the accepted event's data, seq and time (ms)."""
 
     data: Data
@@ -46,7 +46,7 @@ class Waiting(Struct, frozen=True):
         return cls(*fields)
 
 
-class Running(Struct, frozen=True):
+class Running(Struct, frozen=True, gc=False):
     """The open turn, as the lane log tells it. ``ids``: its claims; ``since``: epoch ms of the claim."""
 
     ids: tuple[str, ...]
@@ -67,7 +67,7 @@ class Running(Struct, frozen=True):
         return cls(tuple(fields[0]), *fields[1:])
 
 
-class PartState(Struct, frozen=True):
+class PartState(Struct, frozen=True, gc=False):
     """One part of an owed reply.
 
     ``attempts``: recorded by events of their own; ``failures``: those that surely did not arrive;
@@ -87,8 +87,8 @@ class PartState(Struct, frozen=True):
         return self.attempts + self.first - self.failures
 
 
-class Owed(Struct, frozen=True):
-    """A reply that must be delivered. ``since``: epoch ms; ``turn``: 0 when no turn made it.
+class Owed(Struct, frozen=True, gc=False):
+    """A reply that must be delivered. ``to``: where it goes, as logged. ``since``: epoch ms; ``turn``: 0 for no turn's.
 
     ``until``: epoch ms before which the platform wants to hear nothing more; ``draft``: the platform's id of the
     message that the first part is edited into, "" where it is a message of its own.
@@ -96,24 +96,29 @@ class Owed(Struct, frozen=True):
 
     id: str
     texts: tuple[str, ...]
-    target: Target
+    to: Data
     states: tuple[PartState, ...]
     since: int
     turn: int
     until: int = 0
     draft: str = ""
 
+    @property
+    def target(self) -> Target:
+        """Where it goes."""
+        return Target.from_data(self.to)
+
     def plain(self) -> list[Any]:
         """As plain JSON."""
         parts = [[p.attempts, p.failures, p.first, p.last_failed, p.done] for p in self.states]
-        told = [self.id, list(self.texts), self.target.to_data(), parts, self.since, self.turn]
+        told = [self.id, list(self.texts), self.to, parts, self.since, self.turn]
         return [*told, self.until, self.draft] if self.until or self.draft else told
 
     @classmethod
     def of(cls, fields: Sequence[Any]) -> Owed:
         """The inverse of ``plain``."""
-        name, texts, target, parts, *rest = fields
-        return cls(name, tuple(texts), Target.from_data(target), tuple(PartState(*p) for p in parts), *rest)
+        name, texts, to, parts, *rest = fields
+        return cls(name, tuple(texts), to, tuple(PartState(*p) for p in parts), *rest)
 
 
 class Unreached(Struct, frozen=True):
@@ -352,7 +357,7 @@ def apply_lane(state: LaneState, event: Event) -> None:
 def apply_session(part: SessionPart, event: Event) -> None:
     """Change ``part`` in place by one session event."""
     try:
-        rule = _SESSION_RULES[event.type]
+        rule = SESSION_RULES[event.type]
     except KeyError:
         if not event.ignorable:
             raise FormatUnsupportedError(
@@ -511,8 +516,8 @@ def _owed(state: LaneState, data: Data, event: Event) -> None:
         states *= len(texts)
         if "first" in data:
             states = tuple([_TRIED if part < data["first"] else _UNTRIED for part in range(len(texts))])
-    to, turn, draft = Target.from_data(data["to"]), data.get("turn", 0), data.get("draft", "")
-    state.owed[delivery] = Owed(delivery, texts, to, states, event.time, turn, 0, draft)
+    turn, draft = data.get("turn", 0), data.get("draft", "")
+    state.owed[delivery] = Owed(delivery, texts, data["to"], states, event.time, turn, 0, draft)
     if "tells" in data:
         told = data["tells"]
         state.unreached = tuple(lost for lost in state.unreached if lost.delivery not in told)
@@ -756,7 +761,7 @@ def _turn_end(part: SessionPart, data: Data) -> None:
 
 
 SessionRule = Callable[[SessionPart, Data], None]
-_SESSION_RULES: Final[dict[str, SessionRule]] = {
+SESSION_RULES: Final[dict[str, SessionRule]] = {
     "turn/start": _turn_start,
     "turn/end": _turn_end,
     "step/start": _step_start,

@@ -16,7 +16,7 @@ from seriatim.limits import COMMIT_BYTES_MAX, COMMIT_MESSAGES_MAX, MEDIA_WEIGHT
 Place = Literal["slot", "join", "replace", "tail", "album"]
 
 
-class Entry(Struct, frozen=True):
+class Entry(Struct, frozen=True, gc=False):
     """One place in the queue: the messages that one turn will claim together.
 
     ``kind``: human, queue (from /queue: always a turn of its own) or wake. ``auth``: what the members
