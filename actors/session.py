@@ -75,6 +75,7 @@ from seriatim.mail import (
     DraftGone,
     DraftShown,
     Inbound,
+    MoveRefused,
     PartAbandoned,
     PartFailed,
     PartSettled,
@@ -743,8 +744,8 @@ _HEED: Final[dict[type[Any], Callable[[SessionActor, Any], None]]] = {
 
 # What an ending incarnation still finds in its mailbox and its successor must hear.
 FOR_SUCCESSOR = (
-    *(Inbound, Ask, StepOffered, ToolFinished, TurnAsks, TurnEnded, TurnBroken, DelegationEnded, ApprovalExpired),
-    *(AttemptWanted, PartSettled, PartFailed, PartAbandoned, Bounced, DraftShown, DraftGone),
+    *(Inbound, Ask, MoveRefused, StepOffered, ToolFinished, TurnAsks, TurnEnded, TurnBroken, DelegationEnded),
+    *(ApprovalExpired, AttemptWanted, PartSettled, PartFailed, PartAbandoned, Bounced, DraftShown, DraftGone),
 )
 
 __all__ = [

@@ -34,6 +34,7 @@ from seriatim.limits import (
 )
 from seriatim.mail import (
     LAZY,
+    ApprovalExpired,
     Ask,
     Bounced,
     DraftGone,
@@ -49,12 +50,16 @@ from seriatim.mail import (
     Recover,
     SlotGranted,
     TurnBroken,
+    at_the_door,
 )
 from seriatim.shown import Loaded, Wanted
 from seriatim.turn import DelegationEnded, StepOffered, ToolFinished, TurnAsks, TurnEnded
 
 LAZY_WINDOW_MS = 200
-_REPEATABLE = frozenset({Inbound, Ask, PartSettled, PartAbandoned, Bounced, DraftShown, DraftGone, DelegationEnded})
+_REPEATABLE = frozenset({
+    *(Inbound, Ask, MoveRefused, PartSettled, PartAbandoned, Bounced, DraftShown, DraftGone),
+    *(DelegationEnded, ApprovalExpired),
+})  # fmt: skip
 _AHEAD_OF_KEPT = frozenset({Inbound, Ask, SlotGranted})
 _ONCE = frozenset({PartFailed, StepOffered, ToolFinished, TurnAsks, TurnEnded, DrainTimedOut, TurnBroken})
 
@@ -363,8 +368,8 @@ class Gate:
                     # The fork is spoilt: redo the batch without the message.
                     out.slots_back += batch.slots_taken
                     mail = mail[:index] + mail[index + 1 :]
-                    if type(message) is Inbound:
-                        out.internal.append(Nack(message.id, f"error: {type(error).__name__}"))
+                    if (inbound := at_the_door(message)) is not None:
+                        out.internal.append(Nack(inbound.id, f"error: {type(error).__name__}"))
                     elif type(message) is Ask:
                         told = SeriatimError(f"the question could not be decided: {type(error).__name__}")
                         out.internal.append(Answered(message.token, None, told))
@@ -404,8 +409,8 @@ class Gate:
             found = set(outcome.keys_found)
             again = []
             for told in mail:
-                message = told.command if type(told) is MoveRefused else told
-                if type(message) is Inbound and message.key in found:
+                message = at_the_door(told)
+                if message is not None and message.key in found:
                     out.internal.append(AckDuplicate(message.id))
                 else:
                     again.append(told)
@@ -435,8 +440,8 @@ class Gate:
             return
         message = mail[0]
         why = "too large" if isinstance(error, CommitTooLargeError) else "malformed"
-        if type(message) is Inbound:
-            out.internal.append(Nack(message.id, why.replace(" ", "_")))
+        if (inbound := at_the_door(message)) is not None:
+            out.internal.append(Nack(inbound.id, why.replace(" ", "_")))
         elif type(message) is Ask:
             out.internal.append(Answered(message.token, None, error))
         elif type(message) is TurnEnded and message.detail != (detail := f"the reply was {why}"):

@@ -235,4 +235,11 @@ Mail = (
     | Ask
 )
 
+
+def at_the_door(mail: Mail) -> Inbound | None:
+    """The message that no lane has accepted yet, and whose sender is to hear of it, if ``mail`` is about one."""
+    told = mail.command if type(mail) is MoveRefused else mail
+    return told if type(told) is Inbound else None
+
+
 LAZY = frozenset({PartSettled, PartFailed, DraftShown, DraftGone})

@@ -216,6 +216,18 @@ MUTANTS: Final = (
         (("[*self._leftover(lane), *struck, *crash.signals, *crash.mail]", "[]"),),
         ("two merged",),
     ),
+    Mutant(
+        "another lane's answer to a command dies with the lane that asked",
+        deaths.Deaths._inherit,
+        (("if type(m) in _FORWARDED", 'if type(m) in _FORWARDED and not hasattr(m, "command") or type(m) is Inbound'),),
+        ("a conversation taken up in another topic",),
+    ),
+    Mutant(
+        "what is told to a lane whose death isn't known yet is forgotten",
+        supervisor.SupervisorActor._forward,
+        (("lane.held.append(mail)  # its", "pass  # its"),),
+        ("a conversation taken up in another topic",),
+    ),
     Mutant("a stopped turn keeps its slot", breaking.end_running, (("batch.return_slot()", "pass"),), ("stop a turn",)),
     Mutant(
         "the end of a stopped turn ends the next one",
