@@ -189,6 +189,8 @@ class Gate:
             self._release(batch, commit.id, out)
             if self._stash or self._kept or self._lazy or self._hold_at is not None:
                 self._advance(now, out)
+            elif self._retry_at is None:
+                return out  # nearly always: nothing waits, not even for time
         elif type(outcome) is Unknown:
             # Staged state and effects stay; the same commit is offered again and finds itself, or is written.
             self._unknown = True

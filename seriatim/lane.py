@@ -161,8 +161,7 @@ class Delegation(Struct, frozen=True):
         return [self.id, self.name, self.session, self.origin]
 
 
-@attrs.define
-class SessionPart:
+class SessionPart(Struct, gc=False):
     """What the rules need of a session log: its head, last turn's number, the open turn; what its turns used.
 
     ``changed``: events up to the last change of what is shown that isn't an addition; ``shrunk``: turns up to the last
@@ -180,16 +179,10 @@ class SessionPart:
 
     def fork(self) -> SessionPart:
         """A private copy."""
-        twin = SessionPart.__new__(SessionPart)
-        twin.id = self.id
-        twin.head = self.head
-        twin.turns = self.turns
-        twin.open = None if self.open is None else self.open.fork()
-        twin.ended = self.ended
-        twin.used = self.used
-        twin.changed = self.changed
-        twin.shrunk = self.shrunk
-        return twin
+        turn = self.open
+        if turn is not None:
+            turn = turn.fork()
+        return SessionPart(self.id, self.head, self.turns, turn, self.ended, self.used, self.changed, self.shrunk)
 
 
 @attrs.define
@@ -726,8 +719,7 @@ def _step_end(part: SessionPart, data: Data) -> None:
     turn = part.open
     if turn is not None:
         turn.step = 0
-        if turn.calls:
-            turn.calls = {}  # what a step left unanswered stays so
+        turn.calls.clear()  # what a step left unanswered stays so
 
 
 def _assistant_message(part: SessionPart, data: Data) -> None:
