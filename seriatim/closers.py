@@ -32,10 +32,6 @@ class OpenTurn(Struct, gc=False):
     step: int = 0
     calls: dict[str, int | None] = {}
 
-    def fork(self) -> OpenTurn:
-        """A private copy."""
-        return OpenTurn(self.number, self.step, self.calls.copy() if self.calls else {})
-
 
 Draft = Callable[[str, Data, tuple[int, ...] | None], None]
 """Takes one event to append: its type, data, and the event that it is about."""

@@ -161,7 +161,8 @@ class Delegation(Struct, frozen=True):
         return [self.id, self.name, self.session, self.origin]
 
 
-class SessionPart(Struct, gc=False):
+@attrs.define
+class SessionPart:
     """What the rules need of a session log: its head, last turn's number, the open turn; what its turns used.
 
     ``changed``: events up to the last change of what is shown that isn't an addition; ``shrunk``: turns up to the last
@@ -179,10 +180,16 @@ class SessionPart(Struct, gc=False):
 
     def fork(self) -> SessionPart:
         """A private copy."""
-        turn = self.open
-        if turn is not None:
-            turn = turn.fork()
-        return SessionPart(self.id, self.head, self.turns, turn, self.ended, self.used, self.changed, self.shrunk)
+        twin, turn = SessionPart.__new__(SessionPart), self.open
+        twin.id = self.id
+        twin.head = self.head
+        twin.turns = self.turns
+        twin.open = None if turn is None else OpenTurn(turn.number, turn.step, turn.calls.copy() if turn.calls else {})
+        twin.ended = self.ended
+        twin.used = self.used
+        twin.changed = self.changed
+        twin.shrunk = self.shrunk
+        return twin
 
 
 @attrs.define
