@@ -29,11 +29,12 @@ from seriatim.adapters.registry import build
 from seriatim.adapters.terminal import TerminalAdapter
 from seriatim.config import AgentConfig, GatewayConfig
 from seriatim.configfile import load_config
-from seriatim.errors import ConfigError, HomeError, SeriatimError, StoreError
+from seriatim.errors import ConfigError, HomeError, InvalidInputError, SeriatimError, StoreError
 from seriatim.gateway import Gateway
 from seriatim.limits import BLOBS_SWEPT_MAX
 from seriatim.storage.audit import Audit, audit
 from seriatim.storage.event_log import command as logs
+from seriatim.storage.files import check_path
 from seriatim.storage.home import Home
 from seriatim.storage.projections import rebuild
 from seriatim.storage.repair import salvage
@@ -106,7 +107,17 @@ def _config(arguments: argparse.Namespace) -> GatewayConfig:
     if path is None and Path(CONFIG_FILE).is_file():
         path = CONFIG_FILE
     config = load_config(path)
-    return config if arguments.home is None else attrs.evolve(config, home=arguments.home)
+    if arguments.home is not None:
+        config = attrs.evolve(config, home=arguments.home)
+    _check_path("home", config.home)
+    return config
+
+
+def _check_path(name: str, path: str) -> None:
+    try:
+        check_path(name, path)
+    except InvalidInputError as error:
+        raise ConfigError(error.field, error.reason) from error
 
 
 def _chat(arguments: argparse.Namespace) -> int:
@@ -223,6 +234,7 @@ def _sweep(arguments: argparse.Namespace) -> int:
 
 def _repair(arguments: argparse.Namespace) -> int:
     folder = _config(arguments).home
+    _check_path("--to", arguments.to)
     source = Home.database_of(folder)
     Home.refuse_served(folder)
     home = Home.own(arguments.to)

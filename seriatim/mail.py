@@ -104,7 +104,7 @@ class AttemptWanted:
     part: int
 
 
-class PartSettled(Struct, frozen=True):
+class PartSettled(Struct, frozen=True, gc=False):
     """From delivery: the platform has the part (T6, lazy)."""
 
     delivery: str

@@ -93,7 +93,11 @@ class Home:
         """The database of a home that is only to be read. Raises HomeError when there is none, InvalidInputError."""
         check_path("home", folder)
         path = Path(folder).absolute()
-        if not (path / DATABASE).is_file():
+        try:
+            there = (path / DATABASE).is_file()
+        except OSError as error:
+            raise HomeError(str(path), f"can't be looked at ({error.strerror}); is it the right home?") from error
+        if not there:
             raise HomeError(str(path), "holds no state yet; is it the right home?")
         return str(path / DATABASE)
 
