@@ -197,13 +197,8 @@ def _with_spool(found: Audit, spool: SpoolSeen) -> Audit:
 
 
 def _rebuild(arguments: argparse.Namespace) -> int:
-    folder = _config(arguments).home
-    Home.database_of(folder)  # it must be there: owning makes what isn't
-    home = Home.own(folder)
-    try:
+    with Home.tended(_config(arguments).home) as home:
         wrong = rebuild(home.database)
-    finally:
-        home.close(clean=home.was_clean)  # no turn began or ended here
     print(f"{wrong} rows of the index were not what the logs tell; they are now. Checkpoints are taken anew.")
     return 0
 
@@ -212,9 +207,7 @@ def _sweep(arguments: argparse.Namespace) -> int:
     folder, days, dry_run = _config(arguments).home, arguments.older_than, arguments.dry_run
     if not SWEEP_DAYS_MIN <= days < 1e6:
         raise ConfigError("--older-than", f"{SWEEP_DAYS_MIN:g} days or more are needed")
-    Home.database_of(folder)  # as for a rebuild
-    home = Home.own(folder)
-    try:
+    with Home.tended(folder) as home:
         if look(folder).messages:  # which may refer to some, and no log tells of that
             raise HomeError(folder, "messages wait in its spool; start the gateway once, then sweep")
         store = SqliteStore(home.database)
@@ -226,8 +219,6 @@ def _sweep(arguments: argparse.Namespace) -> int:
                 count, size, more = count + swept.count, size + swept.bytes, swept.more
         finally:
             store.close()
-    finally:
-        home.close(clean=home.was_clean)  # no turn began or ended here
     print(f"{count} attachments ({size} bytes) {'would be removed' if dry_run else 'removed'}; no log refers to them.")
     return 0
 

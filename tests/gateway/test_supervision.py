@@ -11,12 +11,12 @@ from typing import Any, get_args
 import pytest
 
 from seriatim import MessageEvent
-from seriatim.actors import session as session_module
 from seriatim.actors.deaths import _FORWARDED
+from seriatim.actors.delivery import Deliveries
+from seriatim.actors.receipts import Receipts
 from seriatim.actors.session import Flush, SessionActor
 from seriatim.commits import Durable
 from seriatim.decide import QUARANTINED_TEXT
-from seriatim.effects import Ack, Deliver, Finished, RunTurn
 from seriatim.limits import CRASHES_MAX, RESTART_MS
 from seriatim.mail import (
     AttemptWanted,
@@ -95,22 +95,30 @@ def test_a_lane_that_dies_at_any_kind_of_message_goes_on(
     assert balance_holds(tmp_path)
 
 
-@pytest.mark.parametrize("effect", [Ack, RunTurn, Finished, Deliver], ids=lambda effect: effect.__name__)
+WAYS_OUT = (
+    (Receipts, "accepted"),
+    (SessionActor, "_start_turn"),
+    (Receipts, "finished"),
+    (Deliveries, "take_up"),
+)
+
+
+@pytest.mark.parametrize(("place", "name"), WAYS_OUT, ids=("Ack", "RunTurn", "Finished", "Deliver"))
 def test_a_lane_that_dies_letting_something_out_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, effect: type[Any]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: type[Any], name: str
 ) -> None:
     """The commit is durable and its effect raises: the successor makes good what the commit explains (B140)."""
-    leave = dict(session_module._LEAVE)
+    let_out = getattr(place, name)
     failures: list[Any] = []
 
-    def fail_once(self: Any, permit: Any, left: Any) -> None:
+    def fail_once(self: Any, *left: Any) -> None:
         if not failures:
             failures.append(left)
             gc.collect()
             raise RuntimeError("an escaped error")
-        leave[effect](self, permit, left)
+        let_out(self, *left)
 
-    monkeypatch.setitem(session_module._LEAVE, effect, fail_once)
+    monkeypatch.setattr(place, name, fail_once)
 
     async def main() -> list[str]:
         async with bot(echo, tmp_path) as it:
