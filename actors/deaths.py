@@ -19,14 +19,31 @@ from seriatim.actors.refs import Crash, Ref
 from seriatim.actors.session import Ending
 from seriatim.errors import OwnershipLostError, SeriatimError, WriteUnknownError
 from seriatim.limits import CRASHES_FORGOTTEN_MS, CRASHES_MAX, RESTART_MS, UNWIND_MS_MAX
-from seriatim.mail import Ask, Inbound, Mail, PartAbandoned, PartFailed, PartSettled
+from seriatim.mail import (
+    ApprovalExpired,
+    Ask,
+    Bounced,
+    DraftGone,
+    DraftShown,
+    Inbound,
+    Mail,
+    MoveRefused,
+    PartAbandoned,
+    PartFailed,
+    PartSettled,
+    at_the_door,
+)
 from seriatim.turn import DelegationEnded, TurnEnded
 
 if TYPE_CHECKING:
     from seriatim.actors.supervisor import SupervisorPorts
 
 _log = logging.getLogger("seriatim.supervisor")
-_FORWARDED = frozenset({Inbound, Ask, PartSettled, PartFailed, PartAbandoned, DelegationEnded})
+_FORWARDED = frozenset({
+    *(Inbound, Ask, MoveRefused, PartSettled, PartFailed, PartAbandoned, Bounced, DraftShown, DraftGone),
+    *(DelegationEnded, ApprovalExpired),
+})  # fmt: skip
+"""What the dead incarnation's turn has no part in. What else is told of it, its recovery has from the log."""
 
 
 @frozen
@@ -215,8 +232,8 @@ class Deaths:
 
     def refuse(self, lane: LaneRecord, mail: Mail) -> None:
         """Mail for a lane in quarantine: people hear no, and reports go to who still settles the notice."""
-        if type(mail) is Inbound:
-            self._ports.receipts.refuse(mail.id, "quarantined")
+        if (inbound := at_the_door(mail)) is not None:
+            self._ports.receipts.refuse(inbound.id, "quarantined")
         elif type(mail) is Ask:
             self._ports.asks.fail(mail.token, SeriatimError("the lane is given up until the next start"))
         elif lane.ref is not None:

@@ -196,7 +196,9 @@ SLOW_YIELD_MS = 4.0  # the writer that it lets in may stage a group meanwhile; b
 # with 64 lanes loop and writer ran in lockstep. sleep(0) costs us some 80 us a time and lets it in for good: so it is
 # done for whole groups only.
 yield_gil: Callable[[], object] = functools.partial(time.sleep, 0)
-YIELDS_SKIPPED_MIN, YIELDS_SKIPPED_MAX = 64, 4096  # hand-offs without a yield after a slow one; doubles each time
+# Hand-offs without a yield after a slow one; doubles each time. Few at first: one hiccup is no CPU hog, and without a
+# yield loop and writer work in turns.
+YIELDS_SKIPPED_MIN, YIELDS_SKIPPED_MAX = 2, 4096
 
 
 class LoopDispatcher:

@@ -14,6 +14,7 @@ from seriatim.limits import DETAIL_CHARS_MAX, REPLY_BYTES_MAX
 from seriatim.turn import Reply, Silence, TurnEnded, TurnJob, Usage
 
 _FINISH_CHARS_MAX: Final = 100
+_PLAIN_CHARS_MAX: Final = REPLY_BYTES_MAX // 4
 
 
 def completed(job: TurnJob, result: Any) -> TurnEnded:
@@ -22,7 +23,9 @@ def completed(job: TurnJob, result: Any) -> TurnEnded:
     An empty reply is silence. Raises InvalidInputError for anything else, ReplyTooLargeError.
     """
     if type(result) is str and not result.isspace() and result:
-        return TurnEnded(job.number, job.generation, "completed", checked_text(result))
+        # Nothing to mend or to measure in most: each turn ends with one.
+        text = result if len(result) <= _PLAIN_CHARS_MAX and result.isascii() else checked_text(result)
+        return TurnEnded(job.number, job.generation, "completed", text)
     if result is None:
         result = Silence("none")
     elif isinstance(result, str):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
 import secrets
 import time
 from collections.abc import Callable
+from itertools import count
 from typing import Protocol
 
 
@@ -26,12 +26,10 @@ class Ids:
     def __init__(self, clock: NowMs, token: Callable[[int], str] | None = None) -> None:
         self._clock = clock
         self._token = token or (lambda digits: secrets.token_hex((digits + 1) // 2)[:digits])
-        self._start = self._token(8)
-        self._count = itertools.count(1)
-
-    def fresh(self) -> str:
+        # A C loop's own next: each turn takes four.
+        form = self._token(8).replace("%", "%%") + "-%x"
+        self.fresh: Callable[[], str] = map(form.__mod__, count(1)).__next__
         """A short id: of a message, a delivery, a commit."""
-        return f"{self._start}-{next(self._count):x}"
 
     def session(self) -> str:
         """A session id, ``YYYYMMDD_HHMMSS_<8hex>`` in UTC (gateway seed §2)."""

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
-from seriatim.actors.delegating import Delegations, Planned
+from seriatim.actors.backstage import Backstage
+from seriatim.actors.delegating import Planned
 from seriatim.actors.mailbox import StopFlag
-from seriatim.actors.outlet import Outlet, Tell
-from seriatim.actors.steps import Step, StepGate, arguments, running_call
-from seriatim.actors.wishes import Wishes, given
+from seriatim.actors.steps import Step, arguments, running_call
+from seriatim.actors.wishes import given
 from seriatim.errors import InvalidInputError
 from seriatim.events import mend_text
 from seriatim.limits import DELEGATIONS_MAX, QUESTION_CHARS_MAX, REPLY_BYTES_MAX
 from seriatim.media import Media
 from seriatim.model import SessionSource
-from seriatim.prompts import Prompts, Speakers, id_of
+from seriatim.prompts import Speakers, id_of
 from seriatim.turn import (
     Approve,
     Boundary,
@@ -31,57 +32,91 @@ from seriatim.turn import (
 
 
 class Turn:
-    """One turn, as its agent sees it.
-
-    ``text``: what the turn answers, its messages joined by newlines; in a shared session each with a
-    ``[name] `` prefix. ``events``: the same messages one by one, as authored, each with its own source.
-    ``media``: all that they carry.
-    ``source`` and ``speaker``: origin and label of the first. ``session``: session id. ``history``: what was
-    said before, oldest first. ``boundary``: "fresh" or "suspended" on the first turn after a conversation
-    boundary. ``had_activity``: the conversation before that boundary held turns. ``number``: of the turn
-    in its session, from 1. ``attempt``: more than 1 after interruptions; ``resumed_from`` is then the
-    number of the turn that broke off. ``idempotency_key``: the same at each attempt. ``deadline``: epoch
-    ms at which the turn ends if it gives no sign of life from its start (``agent.gateway_timeout``), None for never;
-    text, steps, tool results and ``alive()`` are such signs, and put it off. ``shared``: several people write here.
-    ``cancelled``: set once the answer is no longer wanted.
+    """One turn, as its agent sees it: facts, made up when they are first read, and what it may do.
 
     Attributes may be read on any thread; so may the methods be called.
     """
 
-    def __init__(
-        self,
-        job: TurnJob,
-        outlet: Outlet,
-        gate: StepGate,
-        wishes: Wishes | None = None,
-        background: tuple[Delegations, Tell] | None = None,
-        prompts: Prompts | None = None,
-    ) -> None:
-        self._job = job
-        self._outlet = outlet
-        self._gate = gate
-        self._background = background
-        self._wishes = Wishes(job, outlet) if wishes is None else wishes
-        self.cancelled = StopFlag()
-        self._prompts = prompts or Prompts()
-        self._speakers: Speakers | None = None
-        self.events: tuple[Claim, ...] = job.claims
-        first = job.claims[0]
-        self.media: tuple[Media, ...] = first.media
-        if len(job.claims) > 1:
-            self.media = tuple(media for claim in job.claims for media in claim.media)
-        self.text: str = self._text()
-        self.source: SessionSource = first.source
-        self.session: str = job.session
-        self.history: Sequence[Message] = job.history
-        self.boundary: Boundary = job.boundary
-        self.had_activity: bool = job.had_activity
-        self.number: int = job.number
-        self.attempt: int = job.attempt
-        self.resumed_from: int | None = job.resumed_from
-        self.idempotency_key: str = job.idempotency_key
-        self.deadline: int | None = job.deadline
-        self.shared: bool = job.shared
+    def __init__(self, behind: Backstage) -> None:
+        self._behind = behind
+
+    @cached_property
+    def text(self) -> str:
+        """What the turn answers: its messages, joined by newlines; in a shared one each with a ``[name] `` prefix."""
+        job = self._behind.job
+        return "\n".join(map(self._speakers.said, job.claims)) if job.shared else text_of(job)
+
+    @cached_property
+    def events(self) -> tuple[Claim, ...]:
+        """The same messages one by one, as authored, each with its own source."""
+        return self._behind.job.claims
+
+    @cached_property
+    def media(self) -> tuple[Media, ...]:
+        """All that they carry."""
+        return tuple(media for claim in self._behind.job.claims for media in claim.media)
+
+    @cached_property
+    def source(self) -> SessionSource:
+        """Where the first of them came from."""
+        return self._behind.job.claims[0].source
+
+    @cached_property
+    def session(self) -> str:
+        """The session's id."""
+        return self._behind.job.session
+
+    @cached_property
+    def history(self) -> Sequence[Message]:
+        """What was said before, oldest first."""
+        return self._behind.job.history
+
+    @cached_property
+    def boundary(self) -> Boundary:
+        """Is "fresh" or "suspended" on the first turn after a conversation boundary."""
+        return self._behind.job.boundary
+
+    @cached_property
+    def had_activity(self) -> bool:
+        """Whether the conversation before that boundary held turns."""
+        return self._behind.job.had_activity
+
+    @cached_property
+    def number(self) -> int:
+        """Of the turn in its session, from 1."""
+        return self._behind.job.number
+
+    @cached_property
+    def attempt(self) -> int:
+        """More than 1 after interruptions."""
+        return self._behind.job.attempt
+
+    @cached_property
+    def resumed_from(self) -> int | None:
+        """The number of the turn that broke off, where this is a further attempt."""
+        return self._behind.job.resumed_from
+
+    @cached_property
+    def idempotency_key(self) -> str:
+        """The same at each attempt."""
+        return self._behind.job.idempotency_key
+
+    @cached_property
+    def deadline(self) -> int | None:
+        """Epoch ms at which the turn ends if it gives no sign of life from its start (``agent.gateway_timeout``), None
+        for never; text, steps, tool results and ``alive()`` are such signs, and put it off.
+        """
+        return self._behind.job.deadline
+
+    @cached_property
+    def shared(self) -> bool:
+        """Whether several people write here."""
+        return self._behind.job.shared
+
+    @cached_property
+    def cancelled(self) -> StopFlag:
+        """Set once the answer is no longer wanted."""
+        return self._behind.cancelled()
 
     def __repr__(self) -> str:
         return f"<Turn {self.number} of {self.session}, attempt {self.attempt}>"
@@ -94,35 +129,30 @@ class Turn:
     @property
     def speaker_handle(self) -> str:
         """The first speaker's handle: the same at each of their messages in this lane, and no id of theirs."""
-        return self._prompts.handle(self._job.lane, id_of(self.source))
+        return self._behind.prompts.handle(self._behind.job.lane, id_of(self.source))
 
     @property
     def model_text(self) -> str:
         """``text`` as a model should read it: with the note of the message's id where the platform's tools need it."""
-        return self.text + self._prompts.note(self.source, self.events[0].message_id)
+        return self.text + self._behind.prompts.note(self.source, self.events[0].message_id)
 
     def context_prompt(self) -> str:
         """The block for the system prompt: where this is, who speaks, what can be reached (gateway seed §9).
 
         Its bytes stay the same for as long as these facts do.
         """
-        return self._prompts.context(self.source)
+        return self._behind.prompts.context(self.source)
 
     def told(self, message: Message) -> str:
         """A message of the history as a model should read it: in a shared session with its sender's prefix."""
         if not self.shared or message.role != "user":
             return message.text
-        return self._who().told(message)
+        return self._speakers.told(message)
 
-    def _text(self) -> str:
-        job = self._job
-        return "\n".join(map(self._who().said, job.claims)) if job.shared else text_of(job)
-
-    def _who(self) -> Speakers:
-        if self._speakers is None:
-            job = self._job
-            self._speakers = Speakers.of(self._prompts, job.lane, job.claims, job.history)
-        return self._speakers
+    @cached_property
+    def _speakers(self) -> Speakers:
+        job = self._behind.job
+        return Speakers.of(self._behind.prompts, job.lane, job.claims, job.history)
 
     def emit(self, delta: str) -> None:
         """Show a piece of the reply while it is being made. Shown at best; only the returned reply counts.
@@ -132,11 +162,15 @@ class Turn:
         if not isinstance(delta, str):
             raise InvalidInputError("delta", f"text is needed, not {type(delta).__name__}")
         if delta:
-            self._outlet.say(TurnDelta(self.number, self._job.generation, mend_text(delta)[0]))
+            self._show(mend_text(delta)[0])
 
     def alive(self) -> None:
         """Say that the work goes on, where it shows neither text nor steps for long. One message to the lane each."""
-        self._outlet.say(TurnDelta(self.number, self._job.generation, ""))
+        self._show("")
+
+    def _show(self, delta: str) -> None:
+        job = self._behind.job
+        self._behind.outlet.say(TurnDelta(job.number, job.generation, delta))
 
     @property
     def call_id(self) -> str | None:
@@ -156,7 +190,7 @@ class Turn:
         InvalidInputError, TurnCancelledError.
         """
         text = _short_text("question", question)
-        return given(self._wishes.ask(f"approve {text}", Approve(text), joins=True), bool)
+        return given(self._behind.asks().ask(f"approve {text}", Approve(text), joins=True), bool)
 
     def steering(self) -> Any:
         """What was said since the turn began, oldest first, as ``events``; from then on it is this turn's to answer.
@@ -164,7 +198,7 @@ class Turn:
         Empty unless the setting ``queue.busy`` is "steer" and something waits that may join. Awaitable or blocking, as
         ``approve``; for agents with several steps, between them. Raises TurnCancelledError.
         """
-        return given(self._wishes.ask("steer", Steer()), self._steered)
+        return given(self._behind.asks().ask("steer", Steer()), self._steered)
 
     def delegate(self, name: str, fn: Callable[..., Any], args: Mapping[str, Any] | None = None) -> Any:
         """Begin ``fn(**args)`` in the background, for this conversation; gives its id once its start is durable.
@@ -178,15 +212,15 @@ class Turn:
         if not callable(fn):
             raise InvalidInputError("fn", "a function is needed")
         named = {} if args is None else arguments(args)
-        if self._background is None:
+        behind, delegations = self._behind, self._behind.delegations
+        if delegations is None:
             raise InvalidInputError("delegate", "this runner has no background work")
-        delegations, tell = self._background
-        lane, generation, planned = self._job.lane, self._job.generation, Planned(fn, named, tell)
+        lane, generation, planned = behind.job.lane, behind.job.generation, Planned(fn, named, behind.tell)
 
         def plan(token: str) -> None:
             delegations.plan(lane, generation, token, planned)
 
-        return given(self._wishes.ask(f"delegate {title}", Delegate(title), plan), _begun)
+        return given(behind.asks().ask(f"delegate {title}", Delegate(title), plan), _begun)
 
     def _steered(self, claims: tuple[Claim, ...]) -> tuple[Claim, ...]:
         self.events = (*self.events, *claims)
@@ -204,7 +238,7 @@ class Turn:
         text = mend_text(message)[0]
         if len(text.encode()) > REPLY_BYTES_MAX:
             raise InvalidInputError("message", f"larger than {REPLY_BYTES_MAX} bytes")
-        return Step(self._gate, text, serial=serial)
+        return Step(self._behind.steps(), text, serial=serial)
 
 
 def _short_text(name: str, text: Any) -> str:

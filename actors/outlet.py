@@ -6,9 +6,11 @@ its tools use.
 
 from __future__ import annotations
 
-import threading
+from _thread import RLock
 from collections.abc import Callable
 from typing import Final
+
+from msgspec import Struct, field
 
 from seriatim.turn import Told, TurnEnded
 
@@ -21,16 +23,16 @@ ENDED: Final = "the turn has ended"
 """Why what an agent begins after its end is refused."""
 
 
-class Outlet:
+class Outlet(Struct, eq=False):
     """Hands a turn's messages to ``tell``: nothing after the end, and exactly one end. Any thread."""
 
-    def __init__(self, tell: Tell, report: Report) -> None:
-        self._tell = tell
-        self._report = report
-        # Re-entrant: a tell may answer at once (release, cancel), and that may say more.
-        self.lock = threading.RLock()
-        self._muted = False
-        self.ended = False
+    _tell: Tell
+    _report: Report
+    ended: bool = False
+    _muted: bool = False
+    # Re-entrant: a tell may answer at once (release, cancel), and that may say more. Each turn makes one, and what
+    # threading has is a function around this.
+    lock: RLock = field(default_factory=RLock)
 
     def say(self, message: Told) -> None:
         """Pass a message on; dropped after the turn was cancelled or has ended."""

@@ -12,7 +12,7 @@ from typing import Any
 from seriatim.actors.session import Flush, SessionActor, Tick
 from seriatim.commits import Durable, Refused, Unknown
 from seriatim.errors import SeriatimError
-from seriatim.mail import Ask, AttemptWanted, Inbound, PartAbandoned, PartFailed, PartSettled, Quarantine
+from seriatim.mail import Ask, AttemptWanted, PartAbandoned, PartFailed, PartSettled, Quarantine, at_the_door
 
 __all__ = ["QuarantinedLane"]
 
@@ -26,8 +26,8 @@ class QuarantinedLane(SessionActor):
 
     def on_receive(self, message: Any) -> None:
         """Refuse inbound mail; what a turn still says goes nowhere, for its turn is open in the log."""
-        if type(message) is Inbound:
-            self._ports.receipts.refuse(message.id, "quarantined")
+        if (inbound := at_the_door(message)) is not None:
+            self._ports.receipts.refuse(inbound.id, "quarantined")
         elif type(message) is Ask:
             self._ports.asks.fail(message.token, SeriatimError("the lane is given up until the next start"))
         elif type(message) in SERVED:

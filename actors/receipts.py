@@ -12,7 +12,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Literal
+from typing import Final, Literal
 
 from msgspec import Struct
 
@@ -36,7 +36,7 @@ class End(Struct, frozen=True):
     reason: str
 
 
-class Receipt:
+class Receipt(Struct, eq=False):
     """What ``accept`` says about a message, and the way to wait for its end.
 
     ``outcome``: accepted, merged (accepted, and it joined a waiting message), duplicate (accepted before)
@@ -44,29 +44,16 @@ class Receipt:
     ``message_id``: its inbox id.
     """
 
-    __slots__ = (
-        "_end",
-        "_owner",
-        "_waiter",
-        "message_id",
-        "outcome",
-        "position",
-        "reason",
-        "session_id",
-        "session_key",
-    )
-
-    def __init__(self, message_id: str, session_key: str, owner: object = None) -> None:
-        self._owner = owner
-        self.message_id = message_id
-        self.session_key = session_key
-        self.outcome: AcceptOutcome | Literal["pending"] = "pending"
-        self.reason: str | None = None
-        self.position = 0
-        self.session_id: str | None = None
-        # An adapter never waits for the end: the end itself, until somebody wants a future of it.
-        self._end: End | Exception | None = None
-        self._waiter: Future[End] | None = None
+    message_id: str
+    session_key: str
+    _owner: object = None
+    outcome: AcceptOutcome | Literal["pending"] = "pending"
+    reason: str | None = None
+    position: int = 0
+    session_id: str | None = None
+    # An adapter never waits for the end: the end itself, until somebody wants a future of it.
+    _end: End | Exception | None = None
+    _waiter: Future[End] | None = None
 
     def __repr__(self) -> str:
         return f"<receipt {self.message_id} {self.outcome}{f' ({self.reason})' if self.reason else ''}>"
@@ -150,6 +137,7 @@ def _settle(waiter: Future[End], end: End | Exception) -> None:
 
 
 Settled = Callable[[Receipt], None]
+CALLBACK_FAILED: Final = "a receipt's callback failed"
 
 
 class Receipts:
@@ -180,7 +168,10 @@ class Receipts:
             receipt.position = effect.position
             receipt.outcome = effect.outcome
             self._open[effect.id] = receipt
-            _call(settled, receipt)
+            try:  # as _call, which would be a call more of every message
+                settled(receipt)
+            except Exception:
+                _log.exception(CALLBACK_FAILED)
 
     def duplicate(self, effect: AckDuplicate) -> None:
         """It was durable before."""
@@ -268,4 +259,4 @@ def _call(settled: Settled, receipt: Receipt) -> None:
     try:
         settled(receipt)
     except Exception:
-        _log.exception("a receipt's callback failed")
+        _log.exception(CALLBACK_FAILED)

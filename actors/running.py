@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from msgspec import Struct
+
 from seriatim.clock import Clock, Timer
 from seriatim.limits import PARTIAL_CHARS_MAX
 from seriatim.mail import TurnBroken
@@ -24,25 +26,22 @@ QUIET_MS: Final = 500
 """A turn that has just asked may go on with something else meanwhile: it gives a sign of that, or waits only."""
 
 
-class _Run:
+class _Run(Struct, eq=False):
     """One turn: since when it is silent (monotonic ms), what holds it up, what it has shown.
 
     ``people``: those of the answers it waits for that are people's to give; ``calls``: tools that run.
     """
 
-    __slots__ = ("asks", "calls", "chars", "commits", "ended", "generation", "people", "shown", "since", "turn")
-
-    def __init__(self, turn: int, generation: int, since: float) -> None:
-        self.turn = turn
-        self.generation = generation
-        self.since = since
-        self.commits = False
-        self.asks = 0
-        self.people = 0
-        self.calls = 0
-        self.ended = False
-        self.shown: list[str] | None = None
-        self.chars = 0
+    turn: int
+    generation: int
+    since: float
+    commits: bool = False
+    asks: int = 0
+    people: int = 0
+    calls: int = 0
+    ended: bool = False
+    shown: list[str] | None = None
+    chars: int = 0
 
 
 class RunningTurns:

@@ -286,19 +286,22 @@ class Runtime:
 
         ``inbox_id`` and ``key`` (its unique key): of a message that has them already.
         """
-        lane = self.lane_of(event)
+        source, switches, aliased = event.source, self.switches, bool(self.aliases)
+        lane = canonical_key(source, self.settings.keys, event.account)
+        # A lane that is still to go into another serves until it has, so that its turn can be stopped.
+        if aliased and lane not in self.directory.live:
+            lane = self.aliases.present(lane)
         inbox_id = inbox_id or self.ids.fresh()
         receipt = self.receipts.open(inbox_id, lane, settled)
-        if self.switches.draining:
+        if switches.draining:
             self.receipts.refuse(inbox_id, "stopping")
             return receipt
-        refusal = refusal_of(event, self.settings)
-        if refusal is not None:
+        if not source.chat_id and (refusal := refusal_of(event, self.settings)) is not None:
             self.receipts.refuse(inbox_id, refusal)
             return receipt
         key = key or unique_key(event)  # by the id that the platform gave, whatever it means by now
         command, args = "", ""
-        if not event.internal and event.edit_of is None:
+        if event.text.startswith(prefix) and not event.internal and event.edit_of is None:
             found = parse_command(event.text, prefix)
             if found is not None:
                 command, args = found
@@ -307,13 +310,12 @@ class Runtime:
             if self.budgets.blocks(person, self.clock.now_ms()):
                 self.receipts.refuse(inbox_id, "over_budget")
                 return receipt
-        if self.aliases:
+        if aliased:
             event = self._readdressed(event)
-        by_receipt = not self.deliveries.serves(event.source.platform.name, event.account)
-        wave = self.switches.wave
+        by_receipt = not self.deliveries.serves(source.platform.name, event.account)
         size = len(event.text) + MEDIA_WEIGHT * len(event.media)
         arrival = next(self._arrivals)
-        message = Inbound(inbox_id, key, event, size, command, args, by_receipt, prefix, wave, arrival)
+        message = Inbound(inbox_id, key, event, size, command, args, by_receipt, prefix, switches.wave, arrival)
         try:
             self.directory.submit(lane, message)
         except ActorError:
@@ -340,12 +342,6 @@ class Runtime:
             self.directory.submit(lane, Ask(token, question))
         except ActorError as error:
             self.asks.fail(token, error)
-
-    def lane_of(self, event: MessageEvent) -> str:
-        """The lane that serves a message now, by what is known of its ids."""
-        lane = lane_of(event, self.settings)
-        # A lane that is still to go into another serves until it has, so that its turn can be stopped.
-        return self.aliases.present(lane) if self.aliases and lane not in self.directory.live else lane
 
     def _readdressed(self, event: MessageEvent) -> MessageEvent:
         """The message with its chat's id as of now: that is where the reply goes."""

@@ -75,6 +75,7 @@ from seriatim.mail import (
     DraftGone,
     DraftShown,
     Inbound,
+    MoveRefused,
     PartAbandoned,
     PartFailed,
     PartSettled,
@@ -302,41 +303,53 @@ class SessionActor(PooledActor):
             if isinstance(message, FOR_SUCCESSOR):
                 self._gate.pass_on(message)
             return
-        now = self._now
-        now.time = self._ports.clock.now_ms()
-        now.draining = self._ports.switches.draining or self._calm != ""
+        now, ports, gate = self._now, self._ports, self._gate
+        now.time = ports.clock.now_ms()
+        now.draining = ports.switches.draining or self._calm != ""
         kind = message.__class__
         if kind is Durable:
             offered = self._offered
             if offered is not None and offered.id == message.commit:
                 self._offered = None  # an idle lane keeps no copy of what the log has
                 self._transcript.take(offered)
-            self._act(self._gate.settled(message, now))
-            self._keep(self._ports.growth.events)
-        elif kind is Refused or kind is Unknown:
-            self._act(self._gate.settled(message, now))
-        elif kind is Tick:
-            self._timer = None
-            self._act(self._gate.tick(now))
-        elif kind is TurnDelta:
-            self._ports.running.says(self.key, message.generation, message.text)
-            self._show_delta(message)
-        elif kind is TranscriptRead:
-            self._history_read(message)
-        elif kind is Loaded:
-            self._act(self._gate.read(message, now))
+            self._act(gate.settled(message, now))
+            self._keep(ports.growth.events)
+        elif (
+            kind is PartSettled
+            or (kind is TurnEnded and ports.budgets is None)
+            or (kind is Inbound and message.wave >= ports.switches.wave)
+        ):
+            self._act(gate.offer(message, now))  # as below, where the rarer kinds are told apart first
+        elif (news := _NEWS.get(kind)) is not None:
+            news(self, message)
         elif (order := _ORDERS.get(kind)) is not None:
             order(self, message)
             return
-        elif kind is Inbound and message.wave < self._ports.switches.wave:
-            self._ports.receipts.refuse(message.id, "storage_unavailable")
         else:
             heed = _HEED.get(kind)
             if heed is not None:
                 heed(self, message)
-            self._act(self._gate.offer(message, now))
+            self._act(gate.offer(message, now))
         if self._calm:
             self._come_to_rest()
+
+    def _unsettled(self, message: Refused | Unknown) -> None:
+        self._act(self._gate.settled(message, self._now))
+
+    def _ticked(self, message: Tick) -> None:
+        self._timer = None
+        self._act(self._gate.tick(self._now))
+
+    def _delta_came(self, message: TurnDelta) -> None:
+        self._ports.running.says(self.key, message.generation, message.text)
+        self._show_delta(message)
+
+    def _loaded(self, message: Loaded) -> None:
+        self._act(self._gate.read(message, self._now))
+
+    def _turned_away(self, message: Inbound) -> None:
+        """It is of a wave that was turned away: kept elsewhere, it will be offered again."""
+        self._ports.receipts.refuse(message.id, "storage_unavailable")
 
     def _flush(self, message: Flush) -> None:
         self._act(self._gate.flush(self._now))
@@ -403,29 +416,45 @@ class SessionActor(PooledActor):
         self._ports.running.tells(self.key, message.generation, calls=len(message.next) - 1)
 
     def _end_came(self, message: TurnEnded) -> None:
-        budgets, usage, running = self._ports.budgets, message.usage, self._gate.durable.running
-        if budgets is None or usage is None or running is None or running.generation != message.generation:
+        budgets, usage = self._ports.budgets, message.usage
+        if budgets is None or usage is None:
+            return
+        running = self._gate.durable.running
+        if running is None or running.generation != message.generation:
             return
         person = person_of(self._gate.durable.waiting[running.ids[0]].data["source"])
         tokens = usage.total or usage.input + usage.output
         budgets.spent(person, self._now.time, tokens, usage.estimated_cost_usd)
 
     def _act(self, out: Out) -> None:
-        for permit, effect in out.effects:
-            _LEAVE[effect.__class__](self, permit, effect)
-        for internal in out.internal:
-            _LEAVE[internal.__class__](self, None, internal)
+        ports = self._ports
+        effect: Any
+        if out.effects:
+            for permit, effect in out.effects:
+                kind = effect.__class__
+                # What each turn lets out goes straight to its place, with no call more; the rest by the table.
+                if kind is Ack:
+                    ports.receipts.accepted(effect)
+                elif kind is Finished:
+                    ports.receipts.finished(effect)
+                elif kind is Deliver:
+                    ports.deliveries.take_up(self.key, effect)
+                else:
+                    _LEAVE[kind](self, permit, effect)
+        if out.internal:
+            for internal in out.internal:
+                _LEAVE[internal.__class__](self, None, internal)
         if out.slots_back:
-            self._ports.slots.give_back(self.key, out.slots_back)
+            ports.slots.give_back(self.key, out.slots_back)
         if self._granted and not self._gate.holds(SlotGranted):
             # Decided, and no turn started with it: the slot goes to somebody else.
-            self._ports.slots.give_back(self.key, self._granted)
+            ports.slots.give_back(self.key, self._granted)
             self._granted = 0
-        if out.commit is not None:
-            self._offered = out.commit
-            self._ports.writer.offer(out.commit, self.own_ref)
-        if out.wake_at is not None and (self._timer is None or out.wake_at < self._timer_at):
-            self._arm(out.wake_at)
+        if (commit := out.commit) is not None:
+            self._offered = commit
+            ports.writer.offer(commit, self.own_ref)
+        if (at := out.wake_at) is not None and (self._timer is None or at < self._timer_at):
+            self._arm(at)
         if out.stale or out.lost:
             self._end(lost=out.lost)
         elif out.failed is not None:
@@ -454,9 +483,12 @@ class SessionActor(PooledActor):
         ports, marks, state = self._ports, self._bookmarks, self._gate.durable
         if state.interruptions != self._counted:
             self._count()
-        if checkpoints := marks.due(state, events):
+        growth, head, part = ports.growth, state.head, state.session
+        # Each commit comes by here, and nearly none has anything due: looked at before the calls.
+        grown = part is not None and (part.id != marks.session or part.head - marks.session_at >= events)
+        if (grown or head - marks.lane >= events) and (checkpoints := marks.due(state, events)):
             ports.writer.keep(checkpoints)
-        if (wish := marks.compaction(state, ports.growth)) is not None:
+        if 0 < growth.compact_events <= head - marks.base and (wish := marks.compaction(state, growth)) is not None:
             ports.compact(wish)
 
     # --- time and slots --------------------------------------------------------------------------------
@@ -520,17 +552,11 @@ class SessionActor(PooledActor):
 
     # --- what leaves -----------------------------------------------------------------------------------
 
-    def _ack(self, permit: Permit | None, effect: Ack) -> None:
-        self._ports.receipts.accepted(effect)
-
     def _nack(self, permit: Permit | None, effect: Nack) -> None:
         self._ports.receipts.refuse(effect.id, effect.reason)
 
     def _ack_duplicate(self, permit: Permit | None, effect: AckDuplicate) -> None:
         self._ports.receipts.duplicate(effect)
-
-    def _finished(self, permit: Permit | None, effect: Finished) -> None:
-        self._ports.receipts.finished(effect)
 
     def _answered(self, permit: Permit | None, effect: Answered) -> None:
         self._ports.asks.answered(effect)
@@ -653,10 +679,6 @@ class SessionActor(PooledActor):
         assert permit is not None
         self._ports.runner.end_delegations(self.key, effect.ids)
 
-    def _deliver(self, permit: Permit | None, effect: Deliver) -> None:
-        assert permit is not None
-        self._ports.deliveries.take_up(self.key, effect)
-
     def _owes(self, permit: Permit | None, effect: Owes) -> None:
         self._ports.deliveries.owes(self.key, effect)
 
@@ -694,6 +716,16 @@ class SessionActor(PooledActor):
 
 
 TICK = Tick()
+_NEWS: Final[dict[type[Any], Callable[[SessionActor, Any], None]]] = {
+    Refused: SessionActor._unsettled,
+    Unknown: SessionActor._unsettled,
+    Tick: SessionActor._ticked,
+    TurnDelta: SessionActor._delta_came,
+    TranscriptRead: SessionActor._history_read,
+    Loaded: SessionActor._loaded,
+    Inbound: SessionActor._turned_away,
+}
+"""What is no mail for the rules, or none any more."""
 _ORDERS: Final[dict[type[Any], Callable[[SessionActor, Any], None]]] = {
     Flush: SessionActor._flush,
     Passivate: SessionActor._passivate,
@@ -703,10 +735,8 @@ _ORDERS: Final[dict[type[Any], Callable[[SessionActor, Any], None]]] = {
 }
 """What the supervisor and the gateway want of a lane, besides its mail."""
 _LEAVE: Final[dict[type[Any], Callable[[SessionActor, Permit | None, Any], None]]] = {
-    Ack: SessionActor._ack,
     Nack: SessionActor._nack,
     AckDuplicate: SessionActor._ack_duplicate,
-    Finished: SessionActor._finished,
     Answered: SessionActor._answered,
     RunTurn: SessionActor._run_turn,
     CancelTurn: SessionActor._cancel_turn,
@@ -716,7 +746,6 @@ _LEAVE: Final[dict[type[Any], Callable[[SessionActor, Permit | None, Any], None]
     ApprovalDue: SessionActor._approval_due,
     EndDelegations: SessionActor._end_delegations,
     Owes: SessionActor._owes,
-    Deliver: SessionActor._deliver,
     SendPart: SessionActor._send_part,
     DropDelivery: SessionActor._drop_delivery,
     ForgetAgent: SessionActor._forget_agent,
@@ -729,6 +758,7 @@ _LEAVE: Final[dict[type[Any], Callable[[SessionActor, Permit | None, Any], None]
     ReadShown: SessionActor._read_shown,
     Routed: SessionActor._routed,
 }
+"""How effects leave, all but those that ``_act`` itself lets out."""
 _HEED: Final[dict[type[Any], Callable[[SessionActor, Any], None]]] = {
     Recover: SessionActor._count,
     SlotGranted: SessionActor._slot_came,
@@ -743,8 +773,8 @@ _HEED: Final[dict[type[Any], Callable[[SessionActor, Any], None]]] = {
 
 # What an ending incarnation still finds in its mailbox and its successor must hear.
 FOR_SUCCESSOR = (
-    *(Inbound, Ask, StepOffered, ToolFinished, TurnAsks, TurnEnded, TurnBroken, DelegationEnded, ApprovalExpired),
-    *(AttemptWanted, PartSettled, PartFailed, PartAbandoned, Bounced, DraftShown, DraftGone),
+    *(Inbound, Ask, MoveRefused, StepOffered, ToolFinished, TurnAsks, TurnEnded, TurnBroken, DelegationEnded),
+    *(ApprovalExpired, AttemptWanted, PartSettled, PartFailed, PartAbandoned, Bounced, DraftShown, DraftGone),
 )
 
 __all__ = [

@@ -14,18 +14,21 @@ from typing import Any, Protocol
 from attrs import define, evolve, field
 
 from seriatim.actors.entries import Entries, text_of
-from seriatim.entry import SessionEntry
-from seriatim.errors import AmbiguousKeyError, InvalidInputError, LaneBusyError
-from seriatim.events import SAFE_INTEGER_MAX
+from seriatim.edits import by_turn, closed_turn
+from seriatim.entry import LABEL_NEEDED, SessionEntry, is_label
+from seriatim.errors import AmbiguousKeyError, CommitTooLargeError, InvalidInputError, LaneBusyError
+from seriatim.events import SAFE_INTEGER_MAX, Event
 from seriatim.keys import KeySettings, SessionKey
-from seriatim.limits import STORE_NAME_CHARS_MAX
+from seriatim.limits import STORE_COMMIT_BYTES_MAX, STORE_NAME_CHARS_MAX
 from seriatim.model import SessionSource
+from seriatim.storage.encoding import encode_events
 from seriatim.store_calls import (
     Append,
     ClearResume,
     Elsewhere,
     GetOrCreate,
     MarkResume,
+    Messages,
     RecoverTurn,
     Release,
     Reset,
@@ -153,6 +156,8 @@ class Operations:
 
     def reset_session(self, session_key: str | SessionKey, display_name: str | None = None) -> SessionEntry | None:
         """A fresh session."""
+        if display_name is not None:
+            _check_label("display_name", display_name)
         return self._entry(session_key, Reset(display_name))
 
     def switch_session(
@@ -253,7 +258,10 @@ class Operations:
     def _write(
         self, operation: str, session_id: str, make: type[Append | Rewrite], given: Sequence[Mapping[str, Any]]
     ) -> bool:
-        messages = messages_from(given, self._door.fresh(), self._door.now_ms())
+        now = self._door.now_ms()
+        messages = messages_from(given, self._door.fresh(), now)
+        if make is Rewrite:
+            _check_size(messages, now)
         return bool(self._ask_owner(operation, session_id, make(session_id, messages)))
 
     def _ask_owner(self, operation: str, session_id: str, question: Any) -> Any:
@@ -296,6 +304,21 @@ def _is_name(name: object) -> bool:
     if not isinstance(name, str) or not 0 < len(name) <= STORE_NAME_CHARS_MAX // 2 or "\0" in name:
         return False
     return name.isascii() or not any("\ud800" <= char <= "\udfff" for char in name)
+
+
+def _check_size(messages: Messages, time: int) -> None:
+    """Refuse what no commit could hold before its lane is read and folded for it; never what one could."""
+    made = (told for number, turn in enumerate(by_turn(messages), 1) for told in closed_turn(turn, number))
+    _, text, _ = encode_events(0, 0, [Event(kind, at, time, data) for at, (kind, data) in enumerate(made)])
+    if len(text) > STORE_COMMIT_BYTES_MAX and (size := len(text.decode())) > STORE_COMMIT_BYTES_MAX:
+        raise CommitTooLargeError(
+            f"{len(messages)} messages make {size} characters of events, at most {STORE_COMMIT_BYTES_MAX} in one commit"
+        )
+
+
+def _check_label(name: str, label: object) -> None:
+    if not is_label(label):
+        raise InvalidInputError(name, LABEL_NEEDED)
 
 
 def _check_count(name: str, count: object) -> None:

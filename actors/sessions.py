@@ -135,8 +135,9 @@ class SessionStore:
     ``config``: what decides keys, and the mirror. ``has_active_processes_fn(session_key)``: whether background
     processes run for a session; then its entry isn't pruned. A key may be given as a text, canonical or in the seed's
     form, or as a SessionKey; an unknown one gives None or False. Methods block, from any thread; where an event loop
-    runs they raise WrongThreadError, and their twins under ``aio`` are to be awaited. Each may raise StoreError,
-    InvalidInputError, and AmbiguousKeyError for a text that names several lanes. ``clock`` and ``ids``: injected.
+    runs they raise WrongThreadError, and their twins under ``aio`` are to be awaited. Each may raise StoreError
+    (OwnershipLostError where the home is another process's by now), InvalidInputError, and AmbiguousKeyError for a text
+    that names several lanes. ``clock`` and ``ids``: injected.
 
     Raises InvalidInputError, HomeError, HomeBusyError, FormatUnsupportedError, CorruptionError, StoreUnhealthyError:
     nothing was opened.
@@ -246,7 +247,8 @@ class SessionStore:
 
     def reset_session(self, session_key: Key, display_name: str | None = None) -> SessionEntry | None:
         """A fresh session, as /reset makes one: a running turn ends, what waited is dropped, its entry says
-        ``is_fresh_reset`` until a turn has taken note. None for an unknown key.
+        ``is_fresh_reset`` until a turn has taken note. ``display_name``: what the entry calls it, of 4096 characters at
+        most. None for an unknown key.
         """
         return self._here("reset_session").reset_session(session_key, display_name)
 
@@ -312,12 +314,18 @@ class SessionStore:
 
         ``skip_db``: the message is stored already; nothing is done. False for a session that no lane has, since only
         its lane writes to it: an unknown one, and one that came by ``seriatim import``, until a lane has been switched
-        to it. Raises LaneBusyError while a turn of the session is open, and StoreError where it could not be written.
+        to it. Raises LaneBusyError while a turn of the session is open, and StoreError where it could not be written:
+        CommitTooLargeError for one that takes more than 16 MiB of the log.
         """
         return self._here("append_to_transcript").append_to_transcript(session_id, message, skip_db)
 
     def rewrite_transcript(self, session_id: str, messages: Sequence[Mapping[str, Any]]) -> bool:
-        """Show these messages instead of all; the log keeps what was there. False and errors as for an append."""
+        """Show these messages instead of all; the log keeps what was there. False and errors as for an append.
+
+        They become one commit, so that a crash leaves the old ones or the new. It holds 16 MiB of the log (some 70,000
+        short messages); more raises CommitTooLargeError at once, and repeating doesn't help. A larger conversation is
+        cut with ``rewind_session`` and goes on by appends.
+        """
         return self._here("rewrite_transcript").rewrite_transcript(session_id, messages)
 
     def load_transcript(self, session_id: str) -> list[dict[str, Any]]:

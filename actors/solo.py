@@ -17,7 +17,7 @@ from seriatim.actors.surfaces import read_shown
 from seriatim.batch import Now, Rules
 from seriatim.commits import Commit, Durable, Outcome, Refused
 from seriatim.effects import Answered, ReadShown, Routed
-from seriatim.errors import LaneBusyError, StoreError, StoreUnhealthyError, WriteUnknownError
+from seriatim.errors import LaneBusyError, OwnershipLostError, StoreError, StoreUnhealthyError, WriteUnknownError
 from seriatim.events import session_log
 from seriatim.gate import Gate, Out
 from seriatim.lane import LaneState
@@ -167,7 +167,9 @@ class Solo:
 
     def _again(self, gate: Gate, out: Out, now: Now, tries: int) -> Out:
         """Nobody knows what became of the commit: offer it again after a while, some times."""
-        if out.stale or out.lost or out.failed is not None or out.wake_at is None or tries > _TRIES_MAX:
+        if out.lost:
+            raise OwnershipLostError("another process writes to this home, or owned it before a fork; open it anew")
+        if out.stale or out.failed is not None or out.wake_at is None or tries > _TRIES_MAX:
             if isinstance(out.failed, StoreError):
                 raise out.failed
             raise WriteUnknownError("whether this was written is not known; look again")

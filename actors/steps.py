@@ -188,11 +188,6 @@ class StepGate:
         with self._lock:
             return [self._calls[name] for name in calls if name in self._calls]
 
-    @property
-    def unused(self) -> bool:
-        """Whether nothing was declared: of a turn that has ended nothing will be, and nobody waits to be told so."""
-        return not self._calls
-
     def _check_open(self) -> None:
         if self._closed is not None:
             raise TurnCancelledError(self._closed)

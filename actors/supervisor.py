@@ -58,6 +58,7 @@ from seriatim.mail import (
     Mail,
     Quarantine,
     Recover,
+    at_the_door,
 )
 from seriatim.turn import DelegationEnded, TurnEnded
 
@@ -230,7 +231,8 @@ class SupervisorActor(PooledActor):
     def _forward(self, lane: LaneRecord, mail: Mail) -> None:
         assert lane.ref is not None
         if not isinstance(mail, (Inbound, Ask)):
-            lane.ref.signal(mail)
+            if not lane.ref.signal(mail):
+                lane.held.append(mail)  # its crash is on the way to us
             return
         try:
             lane.ref.tell(mail)
@@ -240,7 +242,7 @@ class SupervisorActor(PooledActor):
             else:
                 self._ports.receipts.refuse(mail.id, "lane_busy")
         except ActorDeadError:
-            lane.held.append(mail)  # its crash is on the way to us
+            lane.held.append(mail)
 
     # --- life ------------------------------------------------------------------------------------------
 
@@ -274,7 +276,7 @@ class SupervisorActor(PooledActor):
         # After a restart some wait for effects that died with an incarnation: the log has what they told.
         ids: frozenset[str] = frozenset()
         if self._ports.directory.restarts:
-            held = (mail.id for mail in lane.held if type(mail) is Inbound)
+            held = (inbound.id for mail in lane.held if (inbound := at_the_door(mail)) is not None)
             ids = frozenset((*held, *self._ports.receipts.of_lane(lane.key, self._merger.serving)))
         self._ports.reader.tell(ReadLane(lane.key, lane.incarnation, ids, self.own_ref))
 
@@ -324,7 +326,8 @@ class SupervisorActor(PooledActor):
             lane.ref.signal(Recover(live_generation=lane.live_generation, delegations=works))
         lane.live_generation = 0
         self._tell_found(message)
-        lane.held = [mail for mail in lane.held if type(mail) is not Inbound or mail.id not in message.found]
+        told = message.found
+        lane.held = [mail for mail in lane.held if (door := at_the_door(mail)) is None or door.id not in told]
         if not halts:
             self._go_live(lane)
         if lane.failing:

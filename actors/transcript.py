@@ -14,6 +14,8 @@ from seriatim.turn import Message, Role, words_of
 _CHANGES_IT: Final = MESSAGE_TYPES | {RESET}
 """Events that change what a session shows."""
 
+_SAID: Final = frozenset({"user/message", "assistant/message"})
+
 
 class History(Sequence[Message]):
     """The first ``length`` messages of an append-only list: a view that costs nothing to make.
@@ -89,19 +91,25 @@ class Transcript:
 
     def take(self, commit: Commit) -> None:
         """Add what a durable commit tells of the lane's session."""
-        for event in commit.parts[0].events:
+        parts = commit.parts
+        for event in parts[0].events:
             if event.type == "route/bound":
                 self.begin(event.data["session"], missing=event.data.get("head", 0))
-        for part in commit.parts:
+        for part in parts:
             if part.log == self._log:
                 self.extend(part.events)
 
     def extend(self, events: Iterable[Event]) -> None:
         """Add the messages among ``events`` of the session's log."""
         for event in events:
-            if event.type not in _CHANGES_IT:
+            kind = event.type
+            if kind not in _CHANGES_IT:
                 continue
-            if event.type == RESET or is_replace(event):
+            # Each turn has one of either kind: those with words, appended, are looked at no further.
+            if event.surface_op is None and kind in _SAID and (text := event.data["text"]):
+                self._messages.append(event)
+                self.bytes += len(text)
+            elif kind == RESET or is_replace(event):
                 assert self.session is not None
                 self.begin(self.session, missing=event.seq + 1)
             elif says_something(event):
@@ -112,18 +120,17 @@ class Transcript:
         """The messages of the turns before ``turn``; what it claims itself (ids) and nobody has answered, isn't one."""
         messages = self._messages
         length = len(messages)
-        while length and (_turn(last := messages[length - 1]) >= turn or _claimed(last, claims)):
+        while length:
+            told = messages[length - 1].data
+            if told.get("turn", 0) < turn and not (claims and told.get("id") in claims and "at" in told):
+                break
             length -= 1
         return History(messages, length)
 
 
-def _turn(told: Message | Event) -> int:
+def _turn(told: Event) -> int:
     number: int = told.data.get("turn", 0)
     return number
-
-
-def _claimed(told: Message | Event, claims: frozenset[str]) -> bool:
-    return told.data.get("id") in claims and "at" in told.data
 
 
 def _text(event: Event) -> str:

@@ -17,6 +17,7 @@ from types import CoroutineType
 from typing import Any, Protocol
 
 from seriatim.actors import endings
+from seriatim.actors.backstage import Backstage
 from seriatim.actors.calling import (
     call_blocking,
     call_contained,
@@ -29,11 +30,9 @@ from seriatim.actors.delegating import Delegations
 from seriatim.actors.eager import begin
 from seriatim.actors.live_turn import Turn
 from seriatim.actors.outlet import ENDED, Outlet, Report, Tell
-from seriatim.actors.steps import StepGate
 from seriatim.actors.summaries import Summaries, Summed
 from seriatim.actors.waits import Asker, running_turn
 from seriatim.actors.warm import Warm, WarmAgents
-from seriatim.actors.wishes import Wishes
 from seriatim.errors import InvalidInputError, TurnCancelledError
 from seriatim.prompts import Prompts
 from seriatim.turn import Message, TurnEnded, TurnJob
@@ -112,29 +111,14 @@ class _Entry:
         self.is_async = is_async(self.call)
 
 
-class _Running:
-    """One turn that runs: its way out, its gate and its task."""
+class _Running(Backstage, eq=False):
+    """One turn that runs, and its task."""
 
-    def __init__(
-        self,
-        job: TurnJob,
-        tell: Tell,
-        loop: asyncio.AbstractEventLoop,
-        report: Report,
-        delegations: Delegations,
-        prompts: Prompts,
-    ) -> None:
-        self.job = job
-        self.outlet = Outlet(tell, report)
-        self.gate = StepGate(job, self.outlet, loop)
-        self.wishes = Wishes(job, self.outlet)
-        self.turn = Turn(job, self.outlet, self.gate, self.wishes, (delegations, tell), prompts)
-        self.why: str | None = None
-        self.shutdown = False
-        self.task: asyncio.Task[None] | None = None
-        # While a thread runs the agent, cancelling the task would only lose sight of the thread.
-        self.on_thread = False
-        self.warm: Warm | None = None
+    shutdown: bool = False
+    task: asyncio.Task[None] | None = None
+    # While a thread runs the agent, cancelling the task would only lose sight of the thread.
+    on_thread: bool = False
+    warm: Warm | None = None
 
     def ending(self, ended: TurnEnded) -> TurnEnded:
         """``ended`` as it counts: of a cancelled turn it comes too late."""
@@ -190,11 +174,12 @@ class AgentRunner:
     def start(self, job: TurnJob, tell: Tell) -> None:
         """See TurnRunner.start."""
         name = (job.lane, job.generation)
-        running = _Running(job, tell, self._loop, self._report, self._delegations, self.prompts)
+        outlet = Outlet(tell, self._report)
+        running = _Running(job, outlet, tell, self.prompts, self._delegations, self._loop)
         if self._closed or self._loop.is_closed():
-            running.outlet.end(endings.interrupted(job, "the runner is closed"))
+            outlet.end(endings.interrupted(job, "the runner is closed"))
         elif name in self._running:
-            running.outlet.end(endings.failed(job, InvalidInputError("generation", "it was started before")))
+            outlet.end(endings.failed(job, InvalidInputError("generation", "it was started before")))
         else:
             self._running[name] = running
             # Not here: agents begin when the lanes' pass is over and their commits are on the way, all in one callback.
@@ -211,20 +196,20 @@ class AgentRunner:
     def release(self, lane: str, generation: int, calls: tuple[str, ...]) -> None:
         """See TurnRunner.release."""
         running = self._running.get((lane, generation))
-        if running is not None:
+        if running is not None and running.gate is not None:
             running.gate.release(calls)
 
     def proceed(self, lane: str, generation: int, calls: tuple[str, ...]) -> None:
         """See TurnRunner.proceed."""
         running = self._running.get((lane, generation))
-        if running is not None:
+        if running is not None and running.gate is not None:
             running.gate.proceed(calls)
 
     def answered(self, lane: str, generation: int, token: str, value: Any) -> None:
         """See TurnRunner.answered."""
         self._delegations.begin(lane, generation, token, value)
         running = self._running.get((lane, generation))
-        if running is not None:
+        if running is not None and running.wishes is not None:
             running.wishes.answered(token, value)
 
     def end_delegations(self, lane: str, names: tuple[str, ...]) -> None:
@@ -278,11 +263,7 @@ class AgentRunner:
     def _stop(self, running: _Running, why: str) -> None:
         if running.why is not None:
             return
-        running.why = why
-        running.outlet.mute()
-        running.turn.cancelled.set()
-        running.gate.close(why)
-        running.wishes.close(why)
+        running.cancel(why)
         self._delegations.forget(running.job.lane, running.job.generation)
         self._on_loop(self._interrupt, running)
 
@@ -318,16 +299,17 @@ class AgentRunner:
         job = running.job
         running_turn.set(Asker(self, job.lane, asyncio.current_task()))
         try:
+            turn = Turn(running)
             entry = self._entry or _Entry(await self._warm_agent(running))
             if entry.is_async:
-                result = entry.call(running.turn)
+                result = entry.call(turn)
                 # The common case straight on: each coroutine in between costs every turn.
                 if type(result) is CoroutineType:
                     result = await result
                 if type(result) is not str:
-                    result = await resolve(result, running.turn)
+                    result = await resolve(result, turn)
             else:
-                result = await self._on_thread(running, entry)
+                result = await self._on_thread(running, entry, turn)
             ended = endings.completed(job, result)
         except (asyncio.CancelledError, GeneratorExit) as exc:
             if running.why is None and ended_from_outside() and self._shuts_down():
@@ -342,7 +324,7 @@ class AgentRunner:
         # Before the end is told: the lane's next turn may start at once, and wants the agent.
         if running.warm is not None:
             self._let_go(running)
-        running.outlet.end(running.ending(ended))
+        running.outlet.end(ended if running.why is None else running.ending(ended))
 
     def _let_go(self, running: _Running) -> None:
         warm, running.warm = running.warm, None
@@ -361,12 +343,11 @@ class AgentRunner:
             else:
                 ended = endings.failed(job, asyncio.CancelledError())
             running.outlet.end(running.ending(ended))
-        if not running.gate.unused:
-            running.gate.close(ENDED)
+        # Of what was not used by now nothing will be: the outlet has ended, and nobody waits to be told so.
+        running.close(ENDED)
+        if running.gate is not None:
             for tool in list(running.gate.tasks):
                 tool.cancel()
-        if not running.wishes.unused:
-            running.wishes.close(ENDED)
         if not task.cancelled() and task.exception() is not None:
             self._report("turn", task.exception() or RuntimeError())
 
@@ -385,16 +366,16 @@ class AgentRunner:
         running.warm = await self._warm.take(job.lane, job.session, job.generation)
         return running.warm.made.result()
 
-    async def _on_thread(self, running: _Running, entry: _Entry) -> Any:
+    async def _on_thread(self, running: _Running, entry: _Entry, turn: Turn) -> Any:
         running.on_thread = True
-        thread = on_thread("seriatim-agent", call_blocking, entry.call, running.turn)
+        thread = on_thread("seriatim-agent", call_blocking, entry.call, turn)
         thread.add_done_callback(lambda _: self._thread_done(running))
         result = await asyncio.wrap_future(thread)
         running.on_thread = False
         if running.why is not None and asyncio.iscoroutine(result):
             result.close()
             raise TurnCancelledError(running.why)
-        return await resolve(result, running.turn)
+        return await resolve(result, turn)
 
     def _thread_done(self, running: _Running) -> None:
         # With the loop closed, nobody awaits the thread any more.

@@ -5,7 +5,6 @@ It only asks; a lane with open work stays. Runs on the loop dispatcher.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from itertools import islice, takewhile
 from math import inf
@@ -54,7 +53,7 @@ class WarmLanes:
         self._warm_max = warm_max
         self._crowded = crowded
         self._grown = grown
-        self._warm: OrderedDict[str, tuple[int, int]] = OrderedDict()
+        self._warm: dict[str, tuple[int, int]] = {}
         self._sweeps = 0
         self._said = False  # in a burst over the cap each turn would else ask all lanes
         self._room: float = inf
@@ -68,9 +67,8 @@ class WarmLanes:
 
     def turned(self, key: str, bytes_: int) -> None:
         """A lane's turn has ended: it is as recent as one that begins now."""
-        known = self._warm.get(key)
+        known = self._warm.pop(key, None)  # out, so that it comes in again at the end
         self._warm[key] = self._sweeps, bytes_
-        self._warm.move_to_end(key)
         more = bytes_ if known is None else bytes_ - known[1]
         if more > 0:
             self._room -= more

@@ -24,8 +24,8 @@ class Wishes:
     def __init__(self, job: TurnJob, outlet: Outlet) -> None:
         self._job = job
         self._outlet = outlet
-        self._open: dict[str, Future[Any]] | None = None  # most turns have none
-        self._made: Counter[str] | None = None
+        self._open: dict[str, Future[Any]] = {}
+        self._made: Counter[str] = Counter()
         self._closed: str | None = None
 
     def ask(
@@ -43,8 +43,6 @@ class Wishes:
                 raise TurnCancelledError(self._closed)
             if self._outlet.ended:
                 raise TurnCancelledError(ENDED)
-            if self._open is None or self._made is None:
-                self._open, self._made = {}, Counter()
             token = f"{self._made[what]} {what}"
             if joins and token in self._open:
                 return self._open[token]
@@ -59,14 +57,9 @@ class Wishes:
     def answered(self, token: str, value: Any) -> None:
         """The wish is fulfilled, or refused, durably. Unknown tokens are ignored."""
         with self._outlet.lock:
-            answer = None if self._open is None else self._open.pop(token, None)
+            answer = self._open.pop(token, None)
         if answer is not None:
             answer.set_result(value)
-
-    @property
-    def unused(self) -> bool:
-        """Whether nothing is asked: of a turn that has ended nothing will be, and nobody waits to be told so."""
-        return not self._open
 
     def close(self, why: str) -> None:
         """The turn is over: whoever waits gets TurnCancelledError. Idempotent."""
@@ -74,7 +67,8 @@ class Wishes:
             if self._closed is not None:
                 return
             self._closed = why
-            waiting, self._open = list((self._open or {}).values()), None
+            waiting = list(self._open.values())
+            self._open.clear()
         for answer in waiting:
             try:
                 answer.set_exception(TurnCancelledError(why))

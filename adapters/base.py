@@ -26,9 +26,9 @@ class Capabilities:
     one message may hold line breaks. ``threads`` False: a ``thread_id`` only says under which message to answer, except
     where a source says that its chat is a forum; all of a chat is one conversation. ``lasting_user_ids``: an id never
     passes to another person, so that the ids of one message (``user_id``, ``user_id_alt``) are learnt to be the same.
-    ``edit``: the adapter has ``edit`` (see ``Edits``), so replies can be shown while
-    they are made. ``lookup``: it has ``lookup`` (see ``Lookup``), which says whether a send of unknown outcome arrived.
-    ``typing``: its ``typing`` shows something.
+    ``edit``: the adapter has ``edit`` (see ``Edits``), so replies can be shown while they are made. ``lookup``: it has
+    ``lookup`` (see ``Lookup``), which says whether a send of unknown outcome arrived. ``typing``: its ``typing`` shows
+    something.
     """
 
     replay: Literal["ack", "cursor", "none"] = "none"

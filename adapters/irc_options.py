@@ -2,31 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from typing import Final, Literal
 
 import attrs
 
 from seriatim.errors import ConfigError
-from seriatim.settings import REQUIRED, Kind, choice, flag, number, setting, text, texts, whole
+from seriatim.settings import REQUIRED, choice, flag, number, setting, text, texts, whole
 
 CHANNEL_MARKS: Final = ("#", "&", "+", "!")
 
 _WORD: Final = r"[^\s:\x00-\x1f][^\s\x00-\x1f]*"
 _LINE: Final = r"[^\x00-\x1f\x7f]*"
-_CHANNEL: Final = re.compile(r"[#&+!][^\s,\x00-\x1f]+( [^\s,\x00-\x1f]+)?")
-
-
-def _channels() -> Kind:
-    listed = texts()
-
-    def check(value: object) -> object:
-        names = listed.check(value)
-        if not isinstance(names, tuple) or not all(_CHANNEL.fullmatch(name) for name in names):
-            raise ValueError
-        return names
-
-    return Kind('a list of "#name" or "#name key"', check, listed.read)
+_CHANNEL: Final = r"[#&+!][^\s,\x00-\x1f]+( [^\s,\x00-\x1f]+)?"
+_CHANNELS: Final = texts(matching=_CHANNEL, says='a list of "#name" or "#name key"')
 
 
 @attrs.frozen(kw_only=True)
@@ -41,7 +29,12 @@ class IrcOptions:
     tls: bool = setting(True, flag(), doc="Whether to talk TLS.")
     tls_verify: bool = setting(True, flag(), doc="Whether the server's certificate must be valid.")
     password: str = setting("", text(matching=_LINE, says="one line", empty=True), doc="The server's.", secret=True)
-    channels: tuple[str, ...] = setting((), _channels(), doc="Where to be, and to come back after a kick.")
+    channels: tuple[str, ...] = setting(
+        (),
+        _CHANNELS,
+        doc="Where to be, and to come back after a kick.",
+        secret=True,  # the keys of channels are
+    )
     username: str = setting("seriatim", text(matching=_WORD, says="one word"), doc="Before the @ of our address.")
     realname: str = setting("Seriatim", text(matching=_LINE, says="one line"), doc="Shown by /whois.")
     account: str = setting(

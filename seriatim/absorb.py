@@ -104,10 +104,8 @@ def readdressed(source: Data, chats: Mapping[str, str]) -> Data:
 
 
 def _redirected(owed: Owed, chats: Mapping[str, str]) -> Owed:
-    target = owed.target
-    if target.chat_id not in chats:
-        return owed
-    return replace(owed, target=replace(target, chat_id=chats[target.chat_id]), draft="")
+    chat = owed.to["chat_id"]
+    return replace(owed, to={**owed.to, "chat_id": chats[chat]}, draft="") if chat in chats else owed
 
 
 def leave(state: LaneState, data: Data) -> None:

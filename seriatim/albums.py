@@ -6,7 +6,7 @@ while; to the agent they are one event, in the platform's order, with their capt
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from seriatim.events import Data
@@ -30,12 +30,15 @@ def album_target(state: LaneState, data: Data) -> int | None:
     return None
 
 
-def quiet_at(batch: Batch, ids: Iterable[str]) -> int | None:
+def quiet_at(batch: Batch, ids: Sequence[str]) -> int | None:
     """When the albums among these messages will have been quiet for long enough (epoch ms); None: they are by now.
 
     Counted from the process's start at the earliest: after it, platforms give again what wasn't acknowledged.
     """
-    state, now, window = batch.state, batch.now, batch.rules.album_window_ms
+    state = batch.state
+    if len(ids) == 1 and "album" not in state.waiting[ids[0]].data:
+        return None  # nearly always
+    now, window = batch.now, batch.rules.album_window_ms
     albums: dict[str, list[int]] = {}
     for inbox_id in ids:
         held = state.waiting[inbox_id]

@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterable
 from typing import Any, Literal
 
 from attrs import define, frozen
-from msgspec import Struct, field
+from msgspec import Struct
 
 from seriatim.budgets import Ask, unlimited
 from seriatim.commits import Binding, Commit, Part
 from seriatim.effects import ROUTED, Deliver, Effect, ReturnSlot, WantSlot
 from seriatim.errors import HeadMismatchError
 from seriatim.events import FORMAT_VERSION, Data, Event, LogId, lane_log, session_log, weight
-from seriatim.lane import LaneState, SessionPart, apply_lane, apply_session, hot
+from seriatim.lane import SESSION_RULES, LaneState, SessionPart, apply_lane, apply_session, hot
 from seriatim.limits import WAITING_MAX
 from seriatim.model import Target
 from seriatim.outbox import Channel, split
@@ -101,10 +101,10 @@ class Now:
     standing: Ask = unlimited
 
 
-class _Draft(Struct):
+class _Draft(Struct, gc=False):
     expected_head: int
     header: dict[str, Any] | None
-    events: list[Event] = field(default_factory=list)
+    events: list[Event]
 
 
 class Batch:
@@ -136,7 +136,9 @@ class Batch:
         "wants_slot",
     )
 
-    def __init__(self, state: LaneState, rules: Rules, now: Now, loaded: Loaded | None = None) -> None:
+    def __init__(
+        self, state: LaneState, rules: Rules, now: Now, loaded: Loaded | None = None, hold_at: int | None = None
+    ) -> None:
         self.state = state
         self.loaded = loaded
         self.rules = rules
@@ -148,14 +150,14 @@ class Batch:
         self.keys: dict[str, None] = {}
         self.after: list[Effect] = []
         self.blobs: tuple[str, ...] = ()
-        self.hold_at: int | None = None
+        self.hold_at = hold_at
         self.internal: list[Effect] = []
         self.size = 0
         self.slots_taken = 0
         self.wants_slot = False
         self.bindings: tuple[Binding, ...] = ()
         self._part: SessionPart | None = None
-        self._session_events: list[Event] = []
+        self._session_events: list[Event]  # of ``_part``
         self._others: dict[str, SessionPart] | None = None
 
     # --- drafts ----------------------------------------------------------------------------------------
@@ -174,7 +176,8 @@ class Batch:
             self._open(part)
         event = Event(event_type, part.head, self.time, data, False, sources)  # type: ignore[union-attr]
         self._session_events.append(event)
-        apply_session(part, event)  # type: ignore[arg-type]
+        SESSION_RULES[event_type](part, data)  # type: ignore[arg-type]
+        part.head += 1  # type: ignore[union-attr]
 
     def append(self, part: SessionPart, events: Iterable[Event]) -> None:
         """Draft events that were numbered from ``part``'s head, as ``seriatim.edits`` makes them.
@@ -194,7 +197,7 @@ class Batch:
         assert part is not None, "a session event without a bound session"
         draft = self.sessions.get(part.id)
         if draft is None:
-            draft = self.sessions[part.id] = _Draft(part.head, None)
+            draft = self.sessions[part.id] = _Draft(part.head, None, [])
         self._part, self._session_events = part, draft.events
 
     def bind_new(
@@ -214,7 +217,7 @@ class Batch:
             data["boundary"] = boundary
         if facts is not None:
             data.update(facts)
-        self.sessions[session_id] = _Draft(0, header)
+        self.sessions[session_id] = _Draft(0, header, [])
         self.lane("route/bound", data)
         self.internal.append(ROUTED)
         bound = self.state.session
@@ -298,7 +301,6 @@ class Batch:
         to: Target | None,
         turn: int = 0,
         why_none: str = "empty",
-        *,
         claim: str = "",
         draft: str = "",
         told: tuple[str, ...] = (),
@@ -334,15 +336,19 @@ class Batch:
             data["attempt"] = 1
             if len(parts) > 1 and not channel.idempotent:
                 data["first"] = 1  # each other part has a record of its own: a crash leaves one part in doubt
-        self.size += sum(map(len, parts))
         self.lane("delivery/owed", data)
-        due = (0,) if len(parts) == 1 else tuple(range(len(parts)))
+        if len(parts) == 1:
+            self.size += len(parts[0])
+            due: tuple[int, ...] = (0,)
+        else:
+            self.size += sum(map(len, parts))
+            due = tuple(range(len(parts)))
         self.after.append(Deliver(delivery, parts, to, due, recorded, self.time, 0, draft, claim))
         return True
 
     # --- turn slots ------------------------------------------------------------------------------------
 
-    def take_slot(self, person: str = "", *, resumes: bool = False) -> bool:
+    def take_slot(self, person: str = "", resumes: bool = False) -> bool:
         """A turn slot for a turn that starts in this commit, or the wish for one."""
         self.now.person = person
         if self.now.take_slot():
@@ -353,16 +359,11 @@ class Batch:
             self.internal.append(WantSlot(person, resumes))
         return False
 
-    def return_slot(self, *, silent: bool = False) -> None:
+    def return_slot(self, silent: bool = False) -> None:
         """The running turn is over once this commit is durable. ``silent``: as in ReturnSlot."""
         self.after.append(ReturnSlot(silent))
 
     # --- the commit ------------------------------------------------------------------------------------
-
-    @property
-    def empty(self) -> bool:
-        """Whether there is nothing to make durable."""
-        return not self.lane_events and not self.sessions
 
     def close(self, commit_id: str, lane: LogId, incarnation: int) -> Commit:
         """The commit of everything drafted. Session events change nothing that the hot row tells."""
@@ -372,10 +373,10 @@ class Batch:
             if not self.lane_head:
                 header = {"version": FORMAT_VERSION, "id": self.state.key, "createdAt": self.now.time}
             parts.append(Part(lane, self.lane_head, tuple(self.lane_events), hot(self.state), header))
-        bindings: list[Binding] = list(self.bindings)
+        bindings = self.bindings
         for session_id, draft in self.sessions.items():
-            log = session_log(session_id)
-            parts.append(Part(log, draft.expected_head, tuple(draft.events), None, draft.header))
-            if draft.header is not None:
-                bindings.append(Binding(log, None, lane))
-        return Commit(commit_id, lane, incarnation, tuple(parts), tuple(self.keys), tuple(bindings), self.blobs)
+            log, header = session_log(session_id), draft.header
+            parts.append(Part(log, draft.expected_head, tuple(draft.events), None, header))
+            if header is not None:
+                bindings = (*bindings, Binding(log, None, lane))
+        return Commit(commit_id, lane, incarnation, tuple(parts), tuple(self.keys), bindings, self.blobs)

@@ -86,9 +86,12 @@ def user_message(turn: int, data: Data, time: int) -> Data:
     name = source.get("user_name") or source.get("user_id")
     if name is not None:
         message["author"] = name
-    for name in ("messageId", "media", "items"):
-        if name in data:
-            message[name] = data[name]
+    if "messageId" in data:
+        message["messageId"] = data["messageId"]
+    if "media" in data:
+        message["media"] = data["media"]
+    if "items" in data:
+        message["items"] = data["items"]
     if source["chat_type"] != "dm" and source.get("user_name") and (speaker := _speaker(source)):
         message["speaker"] = speaker  # a name alone doesn't tell two people apart
     return message

@@ -47,7 +47,8 @@ _TOLD: Final = (
         "gives TEXT a turn of its own after the others, or shows and changes what waits",
         "TEXT is never merged with anything, and never displaced; behind something else, one is told its place. "
         "Without a text it lists what waits, by numbers; `cancel`, `edit`, `move` and `clear` change what one has said "
-        "oneself. `-- TEXT` queues what looks like one of these.",
+        "oneself, and say how they are written where something is left out. `-- TEXT` queues what looks like one of "
+        "these.",
     ),
     Told(
         "undo",

@@ -29,11 +29,12 @@ from seriatim.adapters.registry import build
 from seriatim.adapters.terminal import TerminalAdapter
 from seriatim.config import AgentConfig, GatewayConfig
 from seriatim.configfile import load_config
-from seriatim.errors import ConfigError, HomeError, SeriatimError, StoreError
+from seriatim.errors import ConfigError, HomeError, InvalidInputError, SeriatimError, StoreError
 from seriatim.gateway import Gateway
 from seriatim.limits import BLOBS_SWEPT_MAX
 from seriatim.storage.audit import Audit, audit
 from seriatim.storage.event_log import command as logs
+from seriatim.storage.files import check_path
 from seriatim.storage.home import Home
 from seriatim.storage.projections import rebuild
 from seriatim.storage.repair import salvage
@@ -106,7 +107,17 @@ def _config(arguments: argparse.Namespace) -> GatewayConfig:
     if path is None and Path(CONFIG_FILE).is_file():
         path = CONFIG_FILE
     config = load_config(path)
-    return config if arguments.home is None else attrs.evolve(config, home=arguments.home)
+    if arguments.home is not None:
+        config = attrs.evolve(config, home=arguments.home)
+    _check_path("home", config.home)
+    return config
+
+
+def _check_path(name: str, path: str) -> None:
+    try:
+        check_path(name, path)
+    except InvalidInputError as error:
+        raise ConfigError(error.field, error.reason) from error
 
 
 def _chat(arguments: argparse.Namespace) -> int:
@@ -186,13 +197,8 @@ def _with_spool(found: Audit, spool: SpoolSeen) -> Audit:
 
 
 def _rebuild(arguments: argparse.Namespace) -> int:
-    folder = _config(arguments).home
-    Home.database_of(folder)  # it must be there: owning makes what isn't
-    home = Home.own(folder)
-    try:
+    with Home.tended(_config(arguments).home) as home:
         wrong = rebuild(home.database)
-    finally:
-        home.close(clean=home.was_clean)  # no turn began or ended here
     print(f"{wrong} rows of the index were not what the logs tell; they are now. Checkpoints are taken anew.")
     return 0
 
@@ -201,9 +207,7 @@ def _sweep(arguments: argparse.Namespace) -> int:
     folder, days, dry_run = _config(arguments).home, arguments.older_than, arguments.dry_run
     if not SWEEP_DAYS_MIN <= days < 1e6:
         raise ConfigError("--older-than", f"{SWEEP_DAYS_MIN:g} days or more are needed")
-    Home.database_of(folder)  # as for a rebuild
-    home = Home.own(folder)
-    try:
+    with Home.tended(folder) as home:
         if look(folder).messages:  # which may refer to some, and no log tells of that
             raise HomeError(folder, "messages wait in its spool; start the gateway once, then sweep")
         store = SqliteStore(home.database)
@@ -215,14 +219,13 @@ def _sweep(arguments: argparse.Namespace) -> int:
                 count, size, more = count + swept.count, size + swept.bytes, swept.more
         finally:
             store.close()
-    finally:
-        home.close(clean=home.was_clean)  # no turn began or ended here
     print(f"{count} attachments ({size} bytes) {'would be removed' if dry_run else 'removed'}; no log refers to them.")
     return 0
 
 
 def _repair(arguments: argparse.Namespace) -> int:
     folder = _config(arguments).home
+    _check_path("--to", arguments.to)
     source = Home.database_of(folder)
     Home.refuse_served(folder)
     home = Home.own(arguments.to)

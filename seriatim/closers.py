@@ -7,8 +7,8 @@ outcome is unknown; one that the model only asked for was not started. Applied t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Final
 
 import attrs
 
@@ -33,34 +33,36 @@ class OpenTurn:
     step: int = 0
     calls: dict[str, int | None] = attrs.Factory(dict)
 
+    def fork(self) -> OpenTurn:
+        """A private copy."""
+        twin = OpenTurn.__new__(OpenTurn)
+        twin.number = self.number
+        twin.step = self.step
+        twin.calls = self.calls.copy() if self.calls else {}
+        return twin
 
-class Closer(NamedTuple):
-    """One event to append: its type, data, and the event that it is about."""
 
-    type: str
-    data: Data
-    sources: tuple[int, ...] | None = None
+Draft = Callable[[str, Data, tuple[int, ...] | None], None]
+"""Takes one event to append: its type, data, and the event that it is about."""
 
 
-def closing(turn: OpenTurn, kind: str, detail: str | None = None, shown: str = "") -> list[Closer]:
-    """The end of ``turn`` for the reason ``kind``; "interrupted" is recovery's alone.
+def closing(turn: OpenTurn, draft: Draft, kind: str, detail: str | None = None, shown: str = "") -> None:
+    """Draft the end of ``turn`` for the reason ``kind``; "interrupted" is recovery's alone.
 
     ``shown``: what people may have seen of an answer that broke off; it stands behind the results, as a model reads it.
     """
     number, step = turn.number, turn.step
-    made: list[Closer] = []
-    for call, recorded in turn.calls.items():
+    for call, recorded in tuple(turn.calls.items()):
         outcome, text = ("not started", NOT_STARTED_TEXT) if recorded is None else ("unknown", UNKNOWN_TEXT)
         data: Data = {"turn": number, "step": step, "id": call, "outcome": outcome, "content": text}
         data.update(error=True, synthetic=True)
-        made.append(Closer("tool/result", data, None if recorded is None else (recorded,)))
+        draft("tool/result", data, None if recorded is None else (recorded,))
     if step and shown:
-        made.append(Closer("assistant/message", {"turn": number, "step": step, "text": shown, "partial": kind}))
+        draft("assistant/message", {"turn": number, "step": step, "text": shown, "partial": kind}, None)
     if step:
-        made.append(Closer("step/end", {"turn": number, "step": step}))
+        draft("step/end", {"turn": number, "step": step}, None)
     reason = {"kind": kind} if detail is None else {"kind": kind, "detail": detail}
-    made.append(Closer("turn/end", {"turn": number, "reason": reason}))
-    return made
+    draft("turn/end", {"turn": number, "reason": reason}, None)
 
 
 def closers(events: Sequence[Event]) -> tuple[Event, ...]:
@@ -72,11 +74,14 @@ def closers(events: Sequence[Event]) -> tuple[Event, ...]:
     turn = open_turn(events)
     if turn is None:
         return ()
+    made: list[Event] = []
     seq, time = events[-1].seq + 1, events[-1].time
-    return tuple(
-        Event(made.type, seq + place, time, made.data, False, made.sources)
-        for place, made in enumerate(closing(turn, "interrupted"))
+    closing(
+        turn,
+        lambda kind, data, about: made.append(Event(kind, seq + len(made), time, data, False, about)),
+        "interrupted",
     )
+    return tuple(made)
 
 
 def open_turn(events: Sequence[Event]) -> OpenTurn | None:

@@ -14,7 +14,7 @@ from seriatim.errors import InvalidInputError, StoreError
 from seriatim.events import Event, LogId
 
 
-class Hot(Struct, frozen=True):
+class Hot(Struct, frozen=True, gc=False):
     """A lane's open work and counters as of a commit: the boot index, health and balance read it.
 
     ``open_turn``: 1 while a turn is open. ``waiting``: accepted messages without a terminal outcome, the
@@ -38,7 +38,7 @@ class Hot(Struct, frozen=True):
         return bool(self.open_turn or self.waiting or self.owed)
 
 
-class Part(Struct, frozen=True):
+class Part(Struct, frozen=True, gc=False):
     """The events that a commit appends to one log.
 
     ``expected_head``: how many events the log holds before. ``header``: given exactly when the part
@@ -52,7 +52,7 @@ class Part(Struct, frozen=True):
     header: dict[str, Any] | None = None
 
 
-class Binding(Struct, frozen=True):
+class Binding(Struct, frozen=True, gc=False):
     """Compare-and-set of the lane that a session belongs to; None means no lane."""
 
     session: LogId
@@ -60,7 +60,7 @@ class Binding(Struct, frozen=True):
     lane: LogId | None
 
 
-class Commit(Struct, frozen=True):
+class Commit(Struct, frozen=True, gc=False):
     """All or nothing: at most one lane part, at most two session parts, unique keys and bindings.
 
     ``id``: offered again with the same id, it succeeds without a second write. ``lane`` and
@@ -79,7 +79,7 @@ class Commit(Struct, frozen=True):
     blobs: tuple[str, ...] = ()
 
 
-class Durable(Struct, frozen=True):
+class Durable(Struct, frozen=True, gc=False):
     """The commit is on disk. ``commit``: its id."""
 
     commit: str

@@ -12,7 +12,6 @@ effect, and are named in one warning.
 from __future__ import annotations
 
 import builtins
-import re
 from collections.abc import Callable, Mapping
 from typing import Final, Literal, TypeVar
 
@@ -355,15 +354,8 @@ class AdapterConfig:
 
 
 def _operators() -> Kind:
-    listed = texts()
-
-    def check(value: object) -> object:
-        named = listed.check(value)
-        if not isinstance(named, tuple) or not all(re.fullmatch(_OPERATOR, name) for name in named):
-            raise ValueError
-        return named
-
-    return Kind('a list of "platform:id"', check, lambda line: [part.strip() for part in line.split(",")])
+    listed = texts(matching=_OPERATOR, says='a list of "platform:id"')
+    return attrs.evolve(listed, read=lambda line: [part.strip() for part in line.split(",")])
 
 
 def _adapters() -> Kind:

@@ -56,7 +56,6 @@ from seriatim.mail import (
     DrainTimedOut,
     HoldOver,
     Inbound,
-    Mail,
     MoveRefused,
     PartAbandoned,
     PartFailed,
@@ -98,11 +97,6 @@ QUARANTINED_TEXT: Final = (
 )
 
 
-def decide(batch: Batch, message: Mail) -> None:
-    """Add to ``batch`` what ``message`` makes true."""
-    _RULES[type(message)](batch, message)
-
-
 # --- inbound -------------------------------------------------------------------------------------------
 
 
@@ -110,18 +104,21 @@ def _inbound(batch: Batch, m: Inbound) -> None:
     if m.key and m.key in batch.keys:
         batch.after.append(AckDuplicate(m.id))
         return
-    if m.event.source.is_bot and too_many_bots(batch, m):
+    event = m.event
+    if event.source.is_bot and too_many_bots(batch, m):
         return
-    edit = None if m.event.edit_of is None else revision_of(batch, m)
-    if edit is not None and edit.how == "refused":
-        batch.internal.append(Nack(m.id, NOTES_FULL))
-        return
-    if edit is not None and edit.how != "turn":
-        if m.key:
-            batch.keys[m.key] = None
-        batch.size += m.size
-        revise(batch, m, edit)
-        return
+    edit = None
+    if event.edit_of is not None:
+        edit = revision_of(batch, m)
+        if edit.how == "refused":
+            batch.internal.append(Nack(m.id, NOTES_FULL))
+            return
+        if edit.how != "turn":
+            if m.key:
+                batch.keys[m.key] = None
+            batch.size += m.size
+            revise(batch, m, edit)
+            return
     if batch.rules.busy == "refuse" and refuses(batch, m):
         batch.internal.append(Nack(m.id, BUSY))
         return
@@ -133,12 +130,12 @@ def _inbound(batch: Batch, m: Inbound) -> None:
     if m.key:
         batch.keys[m.key] = None
     batch.size += m.size
-    if m.event.received_at is not None and is_stale(batch, m):
+    if event.received_at is not None and is_stale(batch, m):
         turn_away(batch, m)
     elif edit is not None and edit.target:
         _accept(batch, *displace(batch, m, edit))
     elif not m.command:
-        _accept(batch, m, "wake" if m.event.internal else "human")
+        _accept(batch, m, "wake" if event.internal else "human")
     elif queued is not None:
         _accept(batch, m if queued == m.args else replace(m, args=queued), "queue")
         tell_queued(batch, m)
@@ -172,8 +169,8 @@ def _accept(batch: Batch, m: Inbound, kind: str) -> None:
     if m.event.media:
         batch.blobs += tuple(blobs_of(data))
     assert state.bound is not None
-    before = turns_before(state.queue, m.id, state.running is not None)
     joined = where in ("join", "album")
+    before = turns_before(state.queue, m.id, state.running is not None)
     batch.after.append(Ack(m.id, "merged" if joined else "accepted", state.bound, before))
     if kind == "human" and batch.rules.busy == "interrupt":
         interrupt(batch, m.id)
@@ -198,18 +195,21 @@ def start_next(batch: Batch) -> None:
     if (at := quiet_at(batch, ids if held is None else ids[len(held.ids) :])) is not None:
         batch.hold_at = at  # an album that was claimed before takes no more items
         return
+    rules = batch.rules
     person = person_of(state.waiting[ids[0]].data["source"]) if kind != "wake" else ""
     tell = ""
-    if batch.rules.budgets and held is None:
+    if rules.budgets and held is None:
         standing = batch.now.standing(person, batch.time)
         if standing.wait_until > batch.time:
             batch.hold_at = standing.wait_until
             return
         tell = standing.tell
-    if not is_crowded(batch) and batch.take_slot(person, resumes=held is not None and not state.queue):
+    if rules.compress_above_tokens and is_crowded(batch):
+        return
+    if batch.take_slot(person, held is not None and not state.queue):
         if tell:
             batch.owe(tell, reply_target(batch, ids[0]))
-        _start(batch, *claim)
+        _start(batch, kind, ids, held)
 
 
 def _next_claim(batch: Batch) -> tuple[str, tuple[str, ...], Running | None] | None:
@@ -232,7 +232,7 @@ def _next_claim(batch: Batch) -> tuple[str, tuple[str, ...], Running | None] | N
 
 def _start(batch: Batch, kind: str, ids: tuple[str, ...], held: Running | None) -> None:
     state = batch.state
-    if _lifts_suspension(batch, kind, ids):
+    if state.suspended_at is not None and _lifts_suspension(batch, kind, ids):
         batch.bind_new("suspended", "suspended")
     elif state.session is None:
         batch.bind_new("first")  # another lane has taken the session that this was accepted for
@@ -240,10 +240,8 @@ def _start(batch: Batch, kind: str, ids: tuple[str, ...], held: Running | None) 
     assert session is not None
     number, generation = session.turns + 1, state.generation + 1
     attempt = held.attempt + 1 if held is not None else 1
-    boundary, had_activity = state.boundary, state.had_activity
+    boundary, had_activity, notes = state.boundary, state.had_activity, state.notes
     claims = claims_of(state, ids)
-    notes = state.notes
-    again = stands_in(state, ids, session.id) if "again" in claims[0][0] else None
     batch.lane(
         "inbox/claimed",
         {
@@ -261,30 +259,30 @@ def _start(batch: Batch, kind: str, ids: tuple[str, ...], held: Running | None) 
     if held is not None and held.session == session.id:
         start["resumedFrom"] = resumed_from = held.turn
         told = held.ids
-    elif again is not None:
-        start["resumedFrom"] = resumed_from = again
-    if "again" in claims[0][0] and resumed_from is not None:
-        told = tuple(data["id"] for data, _ in claims)
+    if "again" in claims[0][0]:
+        if resumed_from is None and (again := stands_in(state, ids, session.id)) is not None:
+            start["resumedFrom"] = resumed_from = again
+        if resumed_from is not None:
+            told = tuple(data["id"] for data, _ in claims)
     batch.session("turn/start", start)
     for data, time in notes:
         batch.session("user/message", {**user_message(number, data, time), "note": True})
-    said = [claim for claim in claims if claim[0]["id"] not in told]  # a resumed turn repeats no user message
+    # A resumed turn repeats no user message.
+    said = [claim for claim in claims if claim[0]["id"] not in told] if told else claims
     for data, time in said if len(said) < 2 else grouped(said):
         batch.size += size_of(data)
         if "media" in data:
             batch.blobs += tuple(blobs_of(data))
         batch.session("user/message", user_message(number, data, time))
     batch.session("step/start", {"turn": number, "step": 1})
-    batch.after.append(
-        RunTurn(session.id, number, generation, attempt, claims + notes, boundary, had_activity, resumed_from)
-    )
+    claims += notes
+    batch.after.append(RunTurn(session.id, number, generation, attempt, claims, boundary, had_activity, resumed_from))
 
 
 def _lifts_suspension(batch: Batch, kind: str, ids: tuple[str, ...]) -> bool:
     state = batch.state
     at = state.suspended_at
-    if at is None:
-        return False
+    assert at is not None
     # A wake, and whatever was accepted before the /stop, still runs in the suspended session.
     return at < 0 or (kind != "wake" and max(state.waiting[i].seq for i in ids) > at)
 
@@ -359,35 +357,40 @@ def _turn_ended(batch: Batch, m: TurnEnded) -> None:
     """T4: the reply, the end of the turn, the outcome of each claim and the debt, in one commit."""
     state = batch.state
     running = state.running
+    reason = m.reason
     if running is None or running.generation != m.generation:
-        batch.lane("turn/late", {"turn": m.turn, "generation": m.generation, "reason": m.reason})
+        batch.lane("turn/late", {"turn": m.turn, "generation": m.generation, "reason": reason})
         return
-    if m.reason == "interrupted":
+    if reason == "interrupted":
         return  # the runner went away with the process: the turn stays open for the next start
-    to = reply_target(batch, running.ids[0])
-    text, mended = (None, False) if m.reason != "completed" or m.text is None else mend_text(m.text)
+    claim = running.ids[0]
+    to = reply_target(batch, claim)
+    text: str | None = None
     detail = None if m.detail is None else mend_text(m.detail)[0]
-    if text is not None and state.session is not None and state.session.open is not None:
-        _final_message(batch, m, text, mended)
-    if text is not None:
+    if reason == "completed" and m.text is not None:
+        text, mended = mend_text(m.text)
+        if state.session is not None and state.session.open is not None:
+            _final_message(batch, m, state.session.open, text, mended)
         # The conversation keeps what the model wrote; people get what it meant.
         text = judged(text, internal=running.kind == "wake")
-        detail = MARKER_REASON if text is None or text is SILENCE_NOTICE else detail
-    shown = close_turn(batch, m.reason, detail)
+        if text is None or text is SILENCE_NOTICE:
+            detail = MARKER_REASON
+    shown = close_turn(batch, reason, detail)
     draft = draft_of(state, running) if state.drafts else ""
-    end_claims(batch, m.reason, text)
+    end_claims(batch, reason, text)
     if state.unreached:
         tell_unreached(batch, running, to)
     silent = False
-    if m.reason in ("failed", "timeout"):
-        how = "took too long" if m.reason == "timeout" else "failed"
+    if reason in ("failed", "timeout"):
+        how = "took too long" if reason == "timeout" else "failed"
         failure = with_shown(batch, shown, FAILED_TEXT.format(how=how))
-        batch.owe(failure, to, running.turn, claim=running.ids[0], draft=draft)
+        batch.owe(failure, to, running.turn, claim=claim, draft=draft)
     else:
-        owes = batch.owe(text or "", to, running.turn, detail or "empty", claim=running.ids[0], draft=draft)
-        silent = not owes and m.reason == "completed"
-    batch.return_slot(silent=silent)
-    start_next(batch)
+        owes = batch.owe(text or "", to, running.turn, detail or "empty", claim, draft)
+        silent = not owes and reason == "completed"
+    batch.return_slot(silent)
+    if state.queue or state.interrupted:
+        start_next(batch)
 
 
 def _turn_broken(batch: Batch, m: TurnBroken) -> None:
@@ -397,11 +400,8 @@ def _turn_broken(batch: Batch, m: TurnBroken) -> None:
         _turn_ended(batch, TurnEnded(m.turn, m.generation, m.reason, None, detail=m.detail))
 
 
-def _final_message(batch: Batch, m: TurnEnded, text: str, mended: bool) -> None:
-    part = batch.state.session
-    assert part is not None
-    assert part.open is not None
-    data: Data = {"turn": part.open.number, "step": part.open.step, "text": text}
+def _final_message(batch: Batch, m: TurnEnded, turn: OpenTurn, text: str, mended: bool) -> None:
+    data: Data = {"turn": turn.number, "step": turn.step, "text": text}
     if mended:
         data["mended"] = True
     if m.usage is not None:
@@ -489,7 +489,7 @@ _WISHES: Final[dict[type[Any], Callable[[Batch, TurnAsks], None]]] = {
     Delegate: delegation_wanted,
 }
 
-_RULES: Final[dict[type[Any], Callable[[Batch, Any], None]]] = {
+RULES: Final[dict[type[Any], Callable[[Batch, Any], None]]] = {
     Inbound: _inbound,
     Recover: _recover,
     SlotGranted: _slot_granted,
@@ -515,3 +515,4 @@ _RULES: Final[dict[type[Any], Callable[[Batch, Any], None]]] = {
     CompressionDue: _compression_due,
     SummaryMade: _summary_made,
 }
+"""What adds to a batch what a message of this type makes true."""

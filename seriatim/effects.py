@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from seriatim.mail import Inbound
 
 
-class Permit(Struct, frozen=True):
+class Permit(Struct, frozen=True, gc=False):
     """Proof that a commit is durable; minted by the Gate alone."""
 
     commit: str
@@ -26,7 +26,7 @@ class Permit(Struct, frozen=True):
     incarnation: int
 
 
-class Ack(Struct, frozen=True):
+class Ack(Struct, frozen=True, gc=False):
     """The message is durable: tell its sender. ``outcome``: accepted or merged (the intent at accept)."""
 
     id: str
@@ -48,7 +48,7 @@ class AckDuplicate(Struct, frozen=True):
     id: str
 
 
-class Finished(Struct, frozen=True):
+class Finished(Struct, frozen=True, gc=False):
     """A message has its terminal outcome; ``text`` is the reply that answers it, None for silence."""
 
     id: str
@@ -65,7 +65,7 @@ class Answered(Struct, frozen=True):
     error: SeriatimError | None = None
 
 
-class RunTurn(Struct, frozen=True):
+class RunTurn(Struct, frozen=True, gc=False):
     """Run the agent for ``claims`` (the accepted events' data, with their times)."""
 
     session: str
@@ -120,7 +120,7 @@ class EndDelegations(Struct, frozen=True):
     ids: tuple[str, ...]
 
 
-class Deliver(Struct, frozen=True):
+class Deliver(Struct, frozen=True, gc=False):
     """A reply is owed: take it up.
 
     ``due``: the parts still to be sent. ``first_attempt_recorded``: the first may be sent at once; otherwise each
@@ -228,7 +228,7 @@ class WantSlot(Struct, frozen=True):
     resumes: bool = False
 
 
-class ReturnSlot(Struct, frozen=True):
+class ReturnSlot(Struct, frozen=True, gc=False):
     """The turn that held a slot is over. ``silent``: it has ended well, and nothing is owed for it. Internal."""
 
     silent: bool = False

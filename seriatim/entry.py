@@ -13,6 +13,7 @@ import attrs
 from attrs import field, frozen
 
 from seriatim.errors import InvalidInputError
+from seriatim.events import mend_text
 from seriatim.limits import ID_CHARS_MAX, STORE_NAME_CHARS_MAX
 from seriatim.model import Platform, SessionSource
 
@@ -38,8 +39,15 @@ _FLAGS: Final = (
 _TEXTS: Final = ("display_name", "auto_reset_reason", "resume_reason")
 _OLD_NAMES: Final = {"expiry_finalized": "memory_flushed"}
 
+LABEL_NEEDED: Final = f"text of at most {ID_CHARS_MAX} characters, none a lone surrogate, is needed"
+
 Report = Callable[[str, str], None]
 """Told the field that can't be kept and why."""
+
+
+def is_label(text: object) -> bool:
+    """Whether something can be kept as one of an entry's texts."""
+    return isinstance(text, str) and len(text) <= ID_CHARS_MAX and not mend_text(text)[1]
 
 
 def _utc(stamp: datetime) -> datetime:
@@ -153,9 +161,9 @@ class _Reading:
         for name in _FLAGS:
             self._take(found, name, lambda v: type(v) is bool, "true or false is needed")
         for name in _TEXTS:
-            self._take(found, name, lambda v: v is None or isinstance(v, str), "text is needed")
+            self._take(found, name, lambda v: v is None or is_label(v), LABEL_NEEDED)
         for name in ("chat_type", "cost_status"):
-            self._take(found, name, lambda v: isinstance(v, str) and v, "text is needed")
+            self._take(found, name, lambda v: v and is_label(v), LABEL_NEEDED)
         self._take(found, "estimated_cost_usd", lambda v: type(v) in (int, float) and v >= 0, "a cost is needed")
         return SessionEntry(**found)
 

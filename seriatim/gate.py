@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from seriatim.batch import Batch, Now, Rules
 from seriatim.commits import Commit, Durable, Outcome, Refused, Unknown
-from seriatim.decide import decide
+from seriatim.decide import RULES
 from seriatim.effects import AckDuplicate, Answered, Effect, Nack, Permit, ReadShown
 from seriatim.errors import (
     BindingMismatchError,
@@ -34,6 +34,7 @@ from seriatim.limits import (
 )
 from seriatim.mail import (
     LAZY,
+    ApprovalExpired,
     Ask,
     Bounced,
     DraftGone,
@@ -49,12 +50,16 @@ from seriatim.mail import (
     Recover,
     SlotGranted,
     TurnBroken,
+    at_the_door,
 )
 from seriatim.shown import Loaded, Wanted
 from seriatim.turn import DelegationEnded, StepOffered, ToolFinished, TurnAsks, TurnEnded
 
 LAZY_WINDOW_MS = 200
-_REPEATABLE = frozenset({Inbound, Ask, PartSettled, PartAbandoned, Bounced, DraftShown, DraftGone, DelegationEnded})
+_REPEATABLE = frozenset({
+    *(Inbound, Ask, MoveRefused, PartSettled, PartAbandoned, Bounced, DraftShown, DraftGone),
+    *(DelegationEnded, ApprovalExpired),
+})  # fmt: skip
 _AHEAD_OF_KEPT = frozenset({Inbound, Ask, SlotGranted})
 _ONCE = frozenset({PartFailed, StepOffered, ToolFinished, TurnAsks, TurnEnded, DrainTimedOut, TurnBroken})
 
@@ -153,14 +158,21 @@ class Gate:
             self._lazy.append(message)
             if self._lazy_at is None:
                 self._lazy_at = now.time + LAZY_WINDOW_MS
-        elif kind is Inbound and self._in_flight is not None and not self._has_room(message):
-            out.internal.append(Nack(message.id, "lane_busy"))  # type: ignore[union-attr]
-        else:
-            self._stash.append(message)
-            self._stash_bytes += _size(message)
+        elif self._in_flight is None:
+            if self._goes_next(message):
+                mail = [*self._lazy, message]
+                self._lazy, self._lazy_at = [], None
+                self._stage(mail, now, out)
+            else:
+                self._put_in(message)
             if self._in_flight is None:
                 self._advance(now, out)
-        out.wake_at = self._wake_at()
+        elif kind is Inbound and not self._has_room(message):
+            out.internal.append(Nack(message.id, "lane_busy"))  # type: ignore[union-attr]
+        else:
+            self._put_in(message)
+        if self._in_flight is None or self._unknown:
+            out.wake_at = self._wake_at()
         return out
 
     def settled(self, outcome: Outcome, now: Now) -> Out:
@@ -175,7 +187,8 @@ class Gate:
             self._unknown = False
             self._last_durable = commit.id
             self._release(batch, commit.id, out)
-            self._advance(now, out)
+            if self._stash or self._kept or self._lazy or self._hold_at is not None:
+                self._advance(now, out)
         elif type(outcome) is Unknown:
             # Staged state and effects stay; the same commit is offered again and finds itself, or is written.
             self._unknown = True
@@ -186,7 +199,8 @@ class Gate:
             self._unknown = False
             out.slots_back += batch.slots_taken
             self._refused(outcome, now, out)
-        out.wake_at = self._wake_at()
+        if self._in_flight is None or self._unknown:
+            out.wake_at = self._wake_at()
         return out
 
     def read(self, loaded: Loaded, now: Now) -> Out:
@@ -267,16 +281,26 @@ class Gate:
     def _advance(self, now: Now, out: Out) -> None:
         """Decide what waits into the next commit, until one is in flight or nothing waits."""
         while self._in_flight is None and self._wanted is None and not self._over and self._due(now):
-            mail = self._gather(now)
-            batch, mail = self._decide(mail, now, out)
-            if batch is None:
-                continue
-            if batch.empty:
-                # Nothing new to make durable: what it wants done is explained by what already is.
-                self._release(batch, self._last_durable, out)
-                continue
-            self._batch, self._mail = batch, mail
-            self._in_flight = out.commit = batch.close(self._commit_id(), self.lane, self.incarnation)
+            self._stage(self._gather(now), now, out)
+
+    def _stage(self, mail: list[Mail], now: Now, out: Out) -> None:
+        """Decide ``mail`` into a commit, and have it offered if there is anything to make durable."""
+        batch, mail = self._decide(mail, now, out)
+        if batch is None:
+            return
+        if not batch.lane_events and not batch.sessions:
+            # Nothing new to make durable: what it wants done is explained by what already is.
+            self._release(batch, self._last_durable, out)
+            return
+        self._batch, self._mail = batch, mail
+        self._in_flight = out.commit = batch.close(self._commit_id(), self.lane, self.incarnation)
+
+    def _goes_next(self, message: Mail) -> bool:
+        """Whether the next commit, with nothing in flight, is this message and what lazily waited: nearly always."""
+        if self._stash or self._kept or self._alone or self._over or self._wanted is not None:
+            return False
+        lazy = len(self._lazy)
+        return not lazy or (lazy < COMMIT_MESSAGES_MAX and _size(message) <= COMMIT_BYTES_MAX)
 
     def _due(self, now: Now) -> bool:
         if self._stash or (self._kept and self._kept_due(now)):
@@ -327,11 +351,10 @@ class Gate:
     def _decide(self, mail: list[Mail], now: Now, out: Out) -> tuple[Batch | None, list[Mail]]:
         """Decide ``mail`` on one fork; what does not fit goes back, what raises is taken out."""
         while mail:
-            batch = Batch(self.durable.fork(), self.rules, now, self._loaded)
-            batch.hold_at = self._hold_at
+            batch = Batch(self.durable.fork(), self.rules, now, self._loaded, self._hold_at)
             for index, message in enumerate(mail):
                 try:
-                    decide(batch, message)
+                    RULES[type(message)](batch, message)
                 except Wanted as wanted:
                     # What came before is made durable first, so that what is read is as far as the lane is.
                     out.slots_back += batch.slots_taken
@@ -345,8 +368,8 @@ class Gate:
                     # The fork is spoilt: redo the batch without the message.
                     out.slots_back += batch.slots_taken
                     mail = mail[:index] + mail[index + 1 :]
-                    if type(message) is Inbound:
-                        out.internal.append(Nack(message.id, f"error: {type(error).__name__}"))
+                    if (inbound := at_the_door(message)) is not None:
+                        out.internal.append(Nack(inbound.id, f"error: {type(error).__name__}"))
                     elif type(message) is Ask:
                         told = SeriatimError(f"the question could not be decided: {type(error).__name__}")
                         out.internal.append(Answered(message.token, None, told))
@@ -386,8 +409,8 @@ class Gate:
             found = set(outcome.keys_found)
             again = []
             for told in mail:
-                message = told.command if type(told) is MoveRefused else told
-                if type(message) is Inbound and message.key in found:
+                message = at_the_door(told)
+                if message is not None and message.key in found:
                     out.internal.append(AckDuplicate(message.id))
                 else:
                     again.append(told)
@@ -417,8 +440,8 @@ class Gate:
             return
         message = mail[0]
         why = "too large" if isinstance(error, CommitTooLargeError) else "malformed"
-        if type(message) is Inbound:
-            out.internal.append(Nack(message.id, why.replace(" ", "_")))
+        if (inbound := at_the_door(message)) is not None:
+            out.internal.append(Nack(inbound.id, why.replace(" ", "_")))
         elif type(message) is Ask:
             out.internal.append(Answered(message.token, None, error))
         elif type(message) is TurnEnded and message.detail != (detail := f"the reply was {why}"):
@@ -455,10 +478,13 @@ class Gate:
         stash, self._stash, self._stash_bytes = self._stash, [], 0
         for message in stash:
             if type(message) in _AHEAD_OF_KEPT:
-                self._stash.append(message)
-                self._stash_bytes += _size(message)
+                self._put_in(message)
             else:
                 self._kept.append(message)
+
+    def _put_in(self, message: Mail) -> None:
+        self._stash.append(message)
+        self._stash_bytes += _size(message)
 
     def _put_back(self, mail: list[Mail]) -> None:
         self._stash[:0] = mail
@@ -491,12 +517,13 @@ def _is_once(message: Mail) -> bool:
 
 def _size(message: Mail) -> int:
     """Roughly what the message adds to a commit, in bytes; the store has the exact bound."""
+    if type(message) is Inbound:  # most often
+        return message.size
     measure = _SIZES.get(type(message))
     return 0 if measure is None else measure(message)
 
 
 _SIZES: Final[dict[type[Any], Callable[[Any], int]]] = {
-    Inbound: lambda m: m.size,
     TurnEnded: lambda m: len(m.text or ""),
     StepOffered: lambda m: len(m.text) + sum(weight(call.args) for call in (*m.calls, *m.later)),
     ToolFinished: lambda m: weight(m.content),

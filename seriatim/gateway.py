@@ -80,7 +80,8 @@ class Gateway(OwnLoop):
         return await self._accept(event, self.config.commands.prefix)
 
     async def _accept(self, event: MessageEvent, prefix: str) -> Receipt:
-        self._check_open()
+        if self._state != "running" or self._failure is not None or self._pid != os.getpid():
+            self._check_open()  # says why not, unless it merely stops
         if not isinstance(event, MessageEvent):
             raise InvalidInputError("event", f"a MessageEvent is needed, not {type(event).__name__}")
         loop = asyncio.get_running_loop()
@@ -96,6 +97,8 @@ class Gateway(OwnLoop):
         door = self._door or self._open_runtime()
         door.accept(event, prefix, partial(resolve, future))
         receipt = await future
+        if receipt.outcome == "accepted":
+            return receipt
         if receipt.outcome == "pending":
             raise GatewayClosedError("the gateway stopped before it was known whether the message is durable")
         if receipt.outcome == "refused" and self._notices is not None:

@@ -52,34 +52,38 @@ def reply_target(batch: Batch, inbox_id: str) -> Target | None:
 
 def target_of(data: Data) -> Target | None:
     """The origin of an accepted message; None when the host takes the answer from the receipt."""
-    if data.get("door") == "receipt":
+    get = data.get
+    if get("door") == "receipt":
         return None
     source = data["source"]
+    further = source.get
     return Target(
         source["platform"],
-        data.get("account", ""),
+        get("account", ""),
         source["chat_id"],
         source["chat_type"],
-        source.get("thread_id"),
-        source.get("user_id"),
-        data.get("messageId"),
+        further("thread_id"),
+        further("user_id"),
+        get("messageId"),
     )
 
 
 def end_claims(batch: Batch, end: str, text: str | None) -> None:
     """Give each claim of the running turn its terminal outcome: the first answered, the others merged."""
-    running = batch.state.running
+    state = batch.state
+    running = state.running
     assert running is not None
-    first, *others = running.ids
-    if batch.state.approvals:
+    first = running.ids[0]
+    if state.approvals:
         deny_open(batch, first, end)
     batch.lane("inbox/answered", {"id": first, "by": "turn", "end": end})
     batch.after.append(Finished(first, "answered", text, end))
-    if others:
+    if len(running.ids) > 1:
+        others = list(running.ids[1:])
         batch.lane("inbox/merged", {"ids": others, "into": first})
         batch.after.extend(Finished(inbox_id, "merged", text, end) for inbox_id in others)
     # What fails or times out was no resuming: the mark stands for the next turn (gateway seed §2).
-    if end == "completed" and batch.state.resume_reason is not None:
+    if end == "completed" and state.resume_reason is not None:
         batch.lane("resume/cleared", {})
 
 

@@ -33,7 +33,7 @@ WANTED: Final = frozenset({"stop", "operator"})
 Boundary = Literal["none", "fresh", "suspended"]
 
 
-class Waiting(Struct, frozen=True):
+class Waiting(Struct, frozen=True, gc=False):
     """An accepted message without its terminal outcome: the accepted event's data, seq and time (ms)."""
 
     data: Data
@@ -46,7 +46,7 @@ class Waiting(Struct, frozen=True):
         return cls(*fields)
 
 
-class Running(Struct, frozen=True):
+class Running(Struct, frozen=True, gc=False):
     """The open turn, as the lane log tells it. ``ids``: its claims; ``since``: epoch ms of the claim."""
 
     ids: tuple[str, ...]
@@ -67,7 +67,7 @@ class Running(Struct, frozen=True):
         return cls(tuple(fields[0]), *fields[1:])
 
 
-class PartState(Struct, frozen=True):
+class PartState(Struct, frozen=True, gc=False):
     """One part of an owed reply.
 
     ``attempts``: recorded by events of their own; ``failures``: those that surely did not arrive;
@@ -87,8 +87,8 @@ class PartState(Struct, frozen=True):
         return self.attempts + self.first - self.failures
 
 
-class Owed(Struct, frozen=True):
-    """A reply that must be delivered. ``since``: epoch ms; ``turn``: 0 when no turn made it.
+class Owed(Struct, frozen=True, gc=False):
+    """A reply that must be delivered. ``to``: where it goes, as logged. ``since``: epoch ms; ``turn``: 0 for no turn's.
 
     ``until``: epoch ms before which the platform wants to hear nothing more; ``draft``: the platform's id of the
     message that the first part is edited into, "" where it is a message of its own.
@@ -96,24 +96,29 @@ class Owed(Struct, frozen=True):
 
     id: str
     texts: tuple[str, ...]
-    target: Target
+    to: Data
     states: tuple[PartState, ...]
     since: int
     turn: int
     until: int = 0
     draft: str = ""
 
+    @property
+    def target(self) -> Target:
+        """Where it goes."""
+        return Target.from_data(self.to)
+
     def plain(self) -> list[Any]:
         """As plain JSON."""
         parts = [[p.attempts, p.failures, p.first, p.last_failed, p.done] for p in self.states]
-        told = [self.id, list(self.texts), self.target.to_data(), parts, self.since, self.turn]
+        told = [self.id, list(self.texts), self.to, parts, self.since, self.turn]
         return [*told, self.until, self.draft] if self.until or self.draft else told
 
     @classmethod
     def of(cls, fields: Sequence[Any]) -> Owed:
         """The inverse of ``plain``."""
-        name, texts, target, parts, *rest = fields
-        return cls(name, tuple(texts), Target.from_data(target), tuple(PartState(*p) for p in parts), *rest)
+        name, texts, to, parts, *rest = fields
+        return cls(name, tuple(texts), to, tuple(PartState(*p) for p in parts), *rest)
 
 
 class Unreached(Struct, frozen=True):
@@ -175,11 +180,11 @@ class SessionPart:
 
     def fork(self) -> SessionPart:
         """A private copy."""
-        twin, turn = SessionPart.__new__(SessionPart), self.open
+        twin = SessionPart.__new__(SessionPart)
         twin.id = self.id
         twin.head = self.head
         twin.turns = self.turns
-        twin.open = None if turn is None else OpenTurn(turn.number, turn.step, turn.calls.copy())
+        twin.open = None if self.open is None else self.open.fork()
         twin.ended = self.ended
         twin.used = self.used
         twin.changed = self.changed
@@ -253,9 +258,9 @@ class LaneState:
         twin.running = self.running
         twin.interrupted = self.interrupted
         twin.interruptions = self.interruptions
-        twin.waiting = self.waiting.copy()
-        twin.queue = self.queue.copy()
-        twin.owed = self.owed.copy()
+        twin.waiting = self.waiting.copy() if self.waiting else {}
+        twin.queue = self.queue.copy() if self.queue else []
+        twin.owed = self.owed.copy() if self.owed else {}
         twin.suspended_at = self.suspended_at
         twin.resume_reason = self.resume_reason
         twin.resume_marked_at = self.resume_marked_at
@@ -326,13 +331,24 @@ def hot(state: LaneState) -> Hot:
 
 def apply_lane(state: LaneState, event: Event) -> None:
     """Change ``state`` in place by one lane event."""
-    rule = _LANE_RULES.get(event.type)
-    if rule is not None:
+    try:
+        rule = _LANE_RULES[event.type]
+    except KeyError:
+        if not event.ignorable:
+            raise FormatUnsupportedError(lane_log(state.key), "upgrade", f"unknown event type {event.type!r}") from None
+    else:
         rule(state, event.data, event)
-    elif not event.ignorable:
-        raise FormatUnsupportedError(lane_log(state.key), "upgrade", f"unknown event type {event.type!r}")
     state.head = event.seq + 1
-    phase = _phase(state)
+    if state.running is not None:
+        phase = "running"
+    elif state.queue:
+        phase = "waiting"
+    elif state.interrupted:
+        phase = "interrupted"
+    elif state.delegations:
+        phase = "delegating"
+    else:
+        phase = "delivering" if state.owed else "idle"
     if phase != state.phase:
         state.phase = phase
         state.since = event.time
@@ -340,38 +356,31 @@ def apply_lane(state: LaneState, event: Event) -> None:
 
 def apply_session(part: SessionPart, event: Event) -> None:
     """Change ``part`` in place by one session event."""
-    rule = _SESSION_RULES.get(event.type)
-    if rule is not None:
+    try:
+        rule = SESSION_RULES[event.type]
+    except KeyError:
+        if not event.ignorable:
+            raise FormatUnsupportedError(
+                session_log(part.id), "upgrade", f"unknown event type {event.type!r}"
+            ) from None
+    else:
         rule(part, event.data)
-    elif not event.ignorable:
-        raise FormatUnsupportedError(session_log(part.id), "upgrade", f"unknown event type {event.type!r}")
     part.head = event.seq + 1
-
-
-def _phase(state: LaneState) -> str:
-    if state.running is not None:
-        return "running"
-    if state.queue:
-        return "waiting"
-    if state.interrupted:
-        return "interrupted"
-    if state.delegations:
-        return "delegating"
-    return "delivering" if state.owed else "idle"
 
 
 # --- lane events ---------------------------------------------------------------------------------------
 
 
 def _accepted(state: LaneState, data: Data, event: Event) -> None:
+    source = data["source"]
     state.accepted += 1
     state.waiting[data["id"]] = Waiting(data, event.seq, event.time)
-    if state.bots or "is_bot" in data["source"]:
+    if state.bots or "is_bot" in source:
         _count_bots(state, data, event)
     if data["kind"] != "wake":
         state.active_at = event.time
     if state.facts.origin is None:
-        state.facts = replace(state.facts, origin=data["source"])
+        state.facts = replace(state.facts, origin=source)
     place = data["place"]
     if place == "none":
         return
@@ -398,10 +407,8 @@ def _count_bots(state: LaneState, data: Data, event: Event) -> None:
 
 def _claimed(state: LaneState, data: Data, event: Event) -> None:
     ids = tuple(data["ids"])
-    state.generation = data["generation"]
-    state.running = Running(
-        ids, data["kind"], data["session"], data["turn"], data["generation"], data["attempt"], event.time
-    )
+    state.generation = generation = data["generation"]
+    state.running = Running(ids, data["kind"], data["session"], data["turn"], generation, data["attempt"], event.time)
     if state.interrupted:
         state.interrupted = tuple(held for held in state.interrupted if held.ids[0] not in ids)
     if state.queue and state.queue[0].ids[0] in ids:
@@ -412,14 +419,14 @@ def _claimed(state: LaneState, data: Data, event: Event) -> None:
 
 
 def _answered(state: LaneState, data: Data, event: Event) -> None:
-    if state.waiting.pop(data["id"], None) is not None:
+    inbox_id, waiting, running = data["id"], state.waiting, state.running
+    if waiting.pop(inbox_id, None) is not None:
         state.answered += 1
-        if not state.waiting:
+        if not waiting:
             state.waiting = {}  # an emptied dict keeps its table, and most lanes are idle
-    running = state.running
-    if running is not None and data["id"] == running.ids[0]:
+    if running is not None and inbox_id == running.ids[0]:
         if state.approvals:
-            state.approvals = tuple(asked for asked in state.approvals if asked.claim != data["id"])
+            state.approvals = tuple(asked for asked in state.approvals if asked.claim != inbox_id)
         state.running = None
         state.interruptions = 0
         if state.drafts:
@@ -498,23 +505,19 @@ def _interrupted(state: LaneState, data: Data, event: Event) -> None:
 
 _UNTRIED: Final = PartState()
 _TRIED: Final = PartState(first=True)
+_ONE_UNTRIED: Final = (_UNTRIED,)
+_ONE_TRIED: Final = (_TRIED,)
 
 
 def _owed(state: LaneState, data: Data, event: Event) -> None:
-    texts = tuple(data["parts"])
-    states = (_TRIED if data.get("attempt", 0) == 1 else _UNTRIED,) * len(texts)
-    if "first" in data:
-        states = tuple([_TRIED if part < data["first"] else _UNTRIED for part in range(len(texts))])
-    state.owed[data["id"]] = Owed(
-        data["id"],
-        texts,
-        Target.from_data(data["to"]),
-        states,
-        event.time,
-        data.get("turn", 0),
-        0,
-        data.get("draft", ""),
-    )
+    delivery, texts = data["id"], tuple(data["parts"])
+    states: tuple[PartState, ...] = _ONE_TRIED if data.get("attempt") == 1 else _ONE_UNTRIED
+    if len(texts) != 1:
+        states *= len(texts)
+        if "first" in data:
+            states = tuple([_TRIED if part < data["first"] else _UNTRIED for part in range(len(texts))])
+    turn, draft = data.get("turn", 0), data.get("draft", "")
+    state.owed[delivery] = Owed(delivery, texts, data["to"], states, event.time, turn, 0, draft)
     if "tells" in data:
         told = data["tells"]
         state.unreached = tuple(lost for lost in state.unreached if lost.delivery not in told)
@@ -537,7 +540,7 @@ def _waits(state: LaneState, data: Data, event: Event) -> None:
 def _settled(state: LaneState, data: Data, event: Event) -> None:
     owed = state.owed.get(data["id"])
     if owed is not None and len(owed.states) == 1:
-        del state.owed[owed.id]  # the common case: a reply of one part
+        del state.owed[data["id"]]  # the common case: a reply of one part
     else:
         _change_part(state, data, lambda part: replace(part, done=True))
 
@@ -720,9 +723,11 @@ def _step_start(part: SessionPart, data: Data) -> None:
 
 
 def _step_end(part: SessionPart, data: Data) -> None:
-    if part.open is not None:
-        part.open.step = 0
-        part.open.calls.clear()  # what a step left unanswered stays so
+    turn = part.open
+    if turn is not None:
+        turn.step = 0
+        if turn.calls:
+            turn.calls = {}  # what a step left unanswered stays so
 
 
 def _assistant_message(part: SessionPart, data: Data) -> None:
@@ -731,8 +736,8 @@ def _assistant_message(part: SessionPart, data: Data) -> None:
         part.shrunk = part.turns - (part.open is not None)
     if "usage" in data:
         part.used = part.used.plus(data["usage"], data["turn"])
-    if part.open is not None:
-        for call in data.get("calls", ()):
+    if "calls" in data and part.open is not None:
+        for call in data["calls"]:
             part.open.calls[call["id"]] = None
 
 
@@ -756,7 +761,7 @@ def _turn_end(part: SessionPart, data: Data) -> None:
 
 
 SessionRule = Callable[[SessionPart, Data], None]
-_SESSION_RULES: Final[dict[str, SessionRule]] = {
+SESSION_RULES: Final[dict[str, SessionRule]] = {
     "turn/start": _turn_start,
     "turn/end": _turn_end,
     "step/start": _step_start,

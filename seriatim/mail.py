@@ -104,7 +104,7 @@ class AttemptWanted:
     part: int
 
 
-class PartSettled(Struct, frozen=True):
+class PartSettled(Struct, frozen=True, gc=False):
     """From delivery: the platform has the part (T6, lazy)."""
 
     delivery: str
@@ -234,5 +234,12 @@ Mail = (
     | SummaryMade
     | Ask
 )
+
+
+def at_the_door(mail: Mail) -> Inbound | None:
+    """The message that no lane has accepted yet, and whose sender is to hear of it, if ``mail`` is about one."""
+    told = mail.command if type(mail) is MoveRefused else mail
+    return told if type(told) is Inbound else None
+
 
 LAZY = frozenset({PartSettled, PartFailed, DraftShown, DraftGone})

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Self
 
 from seriatim.actors.watchdog import SignalTap
-from seriatim.errors import StopOverdueError
+from seriatim.errors import StopOverdueError, WrongThreadError
 from seriatim.stopping import SETTLE_S_MAX, Stopping
 
 GC_THRESHOLD = 20_000
@@ -31,10 +31,13 @@ class OwnLoop(Stopping):
         operator asks for a restart (``restart_asked`` is set then; it is the caller's to start anew).
 
         ``started`` is called once the home is ours, before the first message. The first signal drains; a second
-        one ends the drain. Returns whether all turns ended. Main thread.
+        one ends the drain. Returns whether all turns ended.
 
-        A stop that gets stuck is broken off (see ``stop``), also when a signal finds the loop blocked for ever.
+        Raises WrongThreadError where an event loop runs already, and elsewhere than on the main thread; nothing was
+        started then. A stop that gets stuck is broken off (see ``stop``), also when a signal finds the loop blocked for
+        ever.
         """
+        _check_main()
         self._owns_process = True
         try:
             with _rare_collections():
@@ -56,6 +59,9 @@ class OwnLoop(Stopping):
         tap = SignalTap(self._on_stop_signal)
         try:
             return await self._until_asked(started)
+        except Exception:
+            await self.stop(drain_s=0.0)  # where it was ``started`` that raised: nobody else would
+            raise
         finally:
             tap.close()
 
@@ -121,6 +127,17 @@ class OwnLoop(Stopping):
         except TimeoutError:
             self._watchdog.arm(0.0)  # the loop may not have come so far
             raise StopOverdueError(self.config.stop.watchdog_s) from None
+
+
+def _check_main() -> None:
+    """Raise WrongThreadError where this thread can't have a loop of ours with signals on it."""
+    if threading.current_thread() is not threading.main_thread():
+        raise WrongThreadError("run() needs the main thread, for its signals; elsewhere use `with gateway.started():`")
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise WrongThreadError("run() makes an event loop, and one runs here: use `async with gateway:` on it")
 
 
 @contextlib.contextmanager

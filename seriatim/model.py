@@ -280,7 +280,7 @@ class MessageEvent(Struct, frozen=True):
             _check_id("wake_kind", self.wake_kind or "")
 
 
-class Target(Struct, frozen=True):
+class Target(Struct, frozen=True, gc=False):
     """Where a reply goes; recorded when the message is accepted, never "the last sender".
 
     ``account`` names the adapter's account; the rest are the platform's own ids.

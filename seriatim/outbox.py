@@ -45,9 +45,12 @@ def split(text: str, channel: Channel) -> tuple[str, ...]:
     own. A channel too narrow for text and notice gets no room for the notice. At most REPLY_PARTS_MAX
     parts; a note ends a text that was cut. Empty when there is nothing to say.
     """
-    text = text.strip("\n") if channel.multiline else text
-    if not text.strip():
+    if channel.multiline:
+        text = text.strip("\n")
+    if not text or text.isspace():
         return ()
+    if channel.multiline and not channel.text_max:
+        return (text,)
     lines = [text] if channel.multiline else [line for line in text.splitlines() if line.strip()]
     room = 0
     if channel.text_max:

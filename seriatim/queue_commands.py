@@ -1,7 +1,8 @@
 """``/queue`` without a text of its own: see what waits, and change what one has said oneself.
 
 ``/queue cancel 2``, ``/queue edit 2 TEXT``, ``/queue move 2 1``, ``/queue clear``, ``/queue list``; numbers are those
-of the list. Anything else is a text that gets a turn; ``/queue -- clear`` queues even a word that means something here.
+of the list. One of these without all that it takes is told how it is written. Anything else is a text that gets a
+turn; ``/queue -- clear`` queues even a word that means something here.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ EMPTY_TEXT: Final = "Nothing waits. {0}queue TEXT gives TEXT a turn of its own a
 NO_SUCH_TEXT: Final = "There is no number {1} in what waits; {0}queue shows it."
 NOT_YOURS_TEXT: Final = "Number {0} holds nothing of yours, so it stays as it is."
 QUEUED_TEXT: Final = "That is number {1} of what waits; {0}queue shows it."
+LACKING_TEXT: Final = "Write {0}queue {1}; {0}queue shows the numbers. {0}queue -- TEXT queues any text."
 SHOWN_CHARS: Final = 60
 
 _STEERING: Final = re.compile(
@@ -31,6 +33,8 @@ _STEERING: Final = re.compile(
     r"|(?P<edit>edit) +(?P<which>\d{1,5})\s+(?P<text>\S.*)",
     re.IGNORECASE | re.DOTALL,
 )
+_LACKING: Final = re.compile(r"cancel|(?:move|edit)(?: +\d{1,5})?", re.IGNORECASE)
+_FORMS: Final = {"cancel": "cancel N", "edit": "edit N TEXT", "move": "move N M"}
 
 
 def queued_text(args: str) -> str | None:
@@ -39,7 +43,7 @@ def queued_text(args: str) -> str | None:
         return None
     if args.startswith("--") and args[2:3].isspace():
         return args[2:].strip()
-    return None if _STEERING.fullmatch(args) else args
+    return None if _STEERING.fullmatch(args) or _LACKING.fullmatch(args) else args
 
 
 def tell_queued(batch: Batch, m: Inbound) -> None:
@@ -60,6 +64,8 @@ def queue_command(batch: Batch, m: Inbound) -> None:
 
 
 def _done(batch: Batch, m: Inbound) -> str:
+    if _LACKING.fullmatch(m.args):
+        return LACKING_TEXT.format(m.prefix, _FORMS[m.args.split()[0].lower()])
     asked = _STEERING.fullmatch(m.args)
     if asked is None or (asked["name"] or "").lower() == "list":
         return _listed(batch, m)

@@ -16,7 +16,7 @@ from seriatim.limits import COMMIT_BYTES_MAX, COMMIT_MESSAGES_MAX, MEDIA_WEIGHT
 Place = Literal["slot", "join", "replace", "tail", "album"]
 
 
-class Entry(Struct, frozen=True):
+class Entry(Struct, frozen=True, gc=False):
     """One place in the queue: the messages that one turn will claim together.
 
     ``kind``: human, queue (from /queue: always a turn of its own) or wake. ``auth``: what the members
@@ -41,12 +41,15 @@ def size_of(data: Data) -> int:
 
 def entry_of(data: Data) -> Entry:
     """The entry that an accepted message makes by itself, from its event's data."""
-    return Entry(data["kind"], (data["id"],), authority(data), size_of(data))
+    size = size_of(data) if "media" in data else len(data["text"])
+    return Entry(data["kind"], (data["id"],), authority(data), size)
 
 
 def authority(data: Data) -> str:
     """What the author is authorised for, as a text to compare."""
     source = data["source"]
+    if "role_authorized" not in source and "is_bot" not in source:
+        return ""
     return ("role" if source.get("role_authorized") else "") + ("bot" if source.get("is_bot") else "")
 
 

@@ -70,14 +70,13 @@ def close_turn(batch: Batch, kind: str, detail: str | None = None) -> str:
 
     Gives back what it had shown of an answer that won't come; "" for a completed turn, or one that runs again.
     """
-    part, running = batch.state.session, batch.state.running
+    part = batch.state.session
     if part is None or part.open is None:
         return ""
     shown = ""
-    if kind not in ("completed", "interrupted") and running is not None:
+    if kind not in ("completed", "interrupted") and (running := batch.state.running) is not None:
         shown = batch.now.streamed(batch.state.key, running.generation)
-    for closer in closing(part.open, kind, detail, shown):
-        batch.session(*closer)
+    closing(part.open, batch.session, kind, detail, shown)
     return shown
 
 

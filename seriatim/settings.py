@@ -138,15 +138,30 @@ def number(*, above: float | None = None, at_least: float | None = None) -> Kind
     return Kind(f"a number{bound}", check, float)
 
 
-def texts() -> Kind:
-    """A list of texts, held as a tuple; from the environment: separated by commas."""
+class _MisfitError(ValueError):
+    """Not the list is to blame but its ``entry``, the ``number``th."""
+
+    def __init__(self, entry: object, number: int) -> None:
+        super().__init__()
+        self.entry = entry
+        self.number = number
+
+
+def texts(*, matching: str = "", says: str = "a list of texts") -> Kind:
+    """A list of texts, held as a tuple; from the environment: separated by commas.
+
+    ``matching`` is a pattern for the whole of each, described by ``says``; the first that it doesn't fit is named.
+    """
 
     def check(value: object) -> object:
-        if not isinstance(value, list | tuple) or not all(isinstance(part, str) and part for part in value):
-            raise ValueError
+        if not isinstance(value, list | tuple):
+            raise ValueError  # noqa: TRY004  (see flag)
+        for number, part in enumerate(value, 1):
+            if not isinstance(part, str) or not part or (matching and not re.fullmatch(matching, part)):
+                raise _MisfitError(part, number) if matching else ValueError
         return tuple(str(part) for part in value)
 
-    return Kind("a list of texts", check, lambda line: [part.strip() for part in line.split(",") if part.strip()])
+    return Kind(says, check, lambda line: [part.strip() for part in line.split(",") if part.strip()])
 
 
 def optional(kind: Kind) -> Kind:
@@ -192,8 +207,11 @@ def _checked(kind: Kind, key: str, value: object, *, secret: bool) -> object:
         if isinstance(value, FromEnvironment):
             return kind.check(kind.read(value))
         return kind.check(value)
-    except ValueError:
-        got = "" if secret else f", not {_shown(value)}"
+    except ValueError as error:
+        if isinstance(error, _MisfitError):
+            got = f"; entry {error.number}" + ("" if secret else f", {_shown(error.entry)},") + " isn't one"
+        else:
+            got = "" if secret else f", not {_shown(value)}"
         raise ConfigError(key, f"must be {kind.says}{got}{_origin(value)}") from None
 
 

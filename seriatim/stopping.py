@@ -11,6 +11,7 @@ import faulthandler
 import logging
 import os
 from collections.abc import Callable
+from functools import partial
 from types import TracebackType
 from typing import Literal, Self
 
@@ -114,7 +115,21 @@ class Stopping(Opening):
             await self._abandon()
             self._state = "stopped"
             return False
-        return await self._drain(self._runtime, seconds, reason)
+        try:
+            return await self._drain(self._runtime, seconds, reason)
+        except Exception:  # of an injected part, say
+            await self._break_off()
+            raise
+
+    async def _break_off(self) -> None:
+        """A stop that failed half-way leaves turns open in the log, but no actor alive and the home nobody's."""
+        assert self._runner is not None
+        for step in (partial(self._runner.close, 0.0), self._end_adapters, self._abandon):
+            try:
+                await step()
+            except Exception as error:  # noqa: BLE001  (the others are to be done all the same)
+                self._on_error("stop", error)
+        self._state = "stopped"
 
     async def _drain(self, runtime: Runtime, seconds: float, reason: str) -> bool:
         runtime.drain()

@@ -5,7 +5,7 @@ For readers that know ``append`` and ``replace`` but no ``surface/reset``, such 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -40,19 +40,23 @@ def straightened(events: Sequence[Event]) -> tuple[Event, ...]:
     turns: dict[Any, int] = {}
     for event in (events[seq] for seq in surviving(events)):
         if event.type == "turn/start":
-            made.extend(_ended(made, event.time))
+            _end(made, event.time)
             turns[event.data.get("turn")] = len(turns) + 1
         seqs[event.seq] = len(made)
         made.append(_moved(event, len(made), seqs, turns))
     return tuple(made)
 
 
-def _ended(made: Sequence[Event], time: int) -> Iterator[Event]:
-    """The end of the turn that a retry left open."""
+def _end(made: list[Event], time: int) -> None:
+    """Append the end of the turn that a retry left open."""
     turn = open_turn(made)
     if turn is not None:
-        for place, closer in enumerate(closing(turn, "aborted", "retry")):
-            yield Event(closer.type, len(made) + place, time, closer.data, False, closer.sources)
+        closing(
+            turn,
+            lambda kind, data, about: made.append(Event(kind, len(made), time, data, False, about)),
+            "aborted",
+            "retry",
+        )
 
 
 def _moved(event: Event, seq: int, seqs: dict[int, int], turns: dict[Any, int]) -> Event:

@@ -77,13 +77,8 @@ def _change(arguments: argparse.Namespace, folder: str, name: str) -> int:
             reader.close()
         print(f"{_line(reply, arguments.text)}\nWould be abandoned for good; add --yes.")
         return 0
-    home = Home.own(folder)
-    clean = home.was_clean
-    try:
-        done = _own_change(home, arguments, name)
-    finally:
-        home.close(clean=clean)
-    print(done)
+    with Home.tended(folder) as home:
+        print(_own_change(home, arguments, name))
     return 0
 
 

@@ -14,6 +14,7 @@ import socket
 import stat
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, Self
 from weakref import WeakSet
@@ -88,12 +89,30 @@ class Home:
             os.close(descriptor)
             raise HomeError(str(path), f"can't be written ({error.strerror}); free some space") from error
 
+    @classmethod
+    @contextlib.contextmanager
+    def tended(cls, folder: str | os.PathLike[str]) -> Iterator[Self]:
+        """Own a home that is there, for work in which no turn begins or ends: a clean stop before stays one.
+
+        Raises HomeError where it holds no state, and as ``own``.
+        """
+        cls.database_of(folder)  # owning would make what isn't there
+        home = cls.own(folder)
+        try:
+            yield home
+        finally:
+            home.close(clean=home.was_clean)
+
     @staticmethod
     def database_of(folder: str | os.PathLike[str]) -> str:
         """The database of a home that is only to be read. Raises HomeError when there is none, InvalidInputError."""
         check_path("home", folder)
         path = Path(folder).absolute()
-        if not (path / DATABASE).is_file():
+        try:
+            there = (path / DATABASE).is_file()
+        except OSError as error:
+            raise HomeError(str(path), f"can't be looked at ({error.strerror}); is it the right home?") from error
+        if not there:
             raise HomeError(str(path), "holds no state yet; is it the right home?")
         return str(path / DATABASE)
 

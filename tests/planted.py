@@ -66,7 +66,7 @@ def _changed(function: FunctionType, bug: Bug) -> FunctionType:
 
 
 def early(effect: str) -> tuple[tuple[str, str], ...]:
-    """Changes for ``Gate._advance``: such effects leave when their commit is offered, not when it is durable."""
+    """Changes for ``Gate._stage``: such effects leave when their commit is offered, not when it is durable."""
     old = "self._in_flight = out.commit ="
     new = (
         "early = [e for e in batch.after if type(e).__name__ == '" + effect + "']; "

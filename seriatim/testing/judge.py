@@ -43,6 +43,8 @@ class Ground(Protocol):
     given: list[dict[str, str]]
     """Of each life of the process: the messages in the order in which it was given them, each with the lane that served
     its people then."""
+    joined: dict[LogId, list[int]]
+    """Of each lane log: how long it was when people who had written to another lane were told that this one serves."""
     deaths: int
     checked: Counter[str]
     """How often each invariant was judged."""
@@ -284,7 +286,7 @@ class _Lane:
         self.redirected: set[str] = set()
         """Debts that came with another lane, perhaps when they had arrived at their former address."""
         self.joins: list[int] = []
-        """Where another lane went into this one: its debts are older than their place here."""
+        """The first place after each word that another lane went into this one: its debts are older than that."""
         self.wrong: list[str] = []
 
     def read(self) -> None:
@@ -344,7 +346,7 @@ class _Lane:
         if "session" in data:
             self.session = data["session"]
             self.stopped_at = -1 if data.get("suspended") else None
-        self.joins.append(event.seq)
+        self.joins.append(event.seq + 1)
 
     def _route_released(self, event: Event) -> None:
         self.session = ""
@@ -569,9 +571,10 @@ def _check_order(ground: Ground, lanes: list[_Lane]) -> None:
     Also those that were given to a lane which then went into it, and had not accepted them: they stand among the others
     as they came. But what either of two lanes had accepted when they became one stands before all that is accepted
     afterwards; so a message may stand behind a later one of the other lane's, with their joining in between, and only
-    so.
+    so. Of a lane that had accepted nothing no log tells that it went: then those who wait are the witnesses.
     """
     for lane in lanes:
+        joins = [*lane.joins, *ground.joined.get(lane.log, ())]
         for given in ground.given:
             known = ((lane.messages[inbox_id], door) for inbox_id, door in given.items() if inbox_id in lane.messages)
             came = [(message.seq, door) for message, door in known if not message.moved]
@@ -579,7 +582,7 @@ def _check_order(ground: Ground, lanes: list[_Lane]) -> None:
             places = [place for place, _ in came]
             if places == sorted(places):
                 continue
-            if any(_overtakes(late, early, lane.joins) for early, late in combinations(came, 2)):
+            if any(_overtakes(late, early, joins) for early, late in combinations(came, 2)):
                 ground.complain(f"messages overtook each other at the door of {lane.log}: {places}")
 
 
@@ -587,7 +590,7 @@ def _overtakes(late: tuple[int, str], early: tuple[int, str], joins: list[int]) 
     """Whether what came later stands before what came earlier, and no joining explains it. Each: place and lane."""
     if early[0] < late[0]:
         return False
-    return late[1] == early[1] or not any(late[0] < joined < early[0] for joined in joins)
+    return late[1] == early[1] or not any(late[0] < joined <= early[0] for joined in joins)
 
 
 def _check_receipts(ground: Ground, process: Process, lanes: list[_Lane]) -> None:

@@ -120,6 +120,7 @@ class Simulator:
         self.platform = self.outside.platform
         self.refused = self.outside.refused
         self.given = self.outside.given
+        self.joined: dict[LogId, list[int]] = {}  # nobody's id changes here
         self.checked = self.witness.checked
         self.tools: list[Ran] = []
         self.deaths = 0

@@ -91,10 +91,13 @@ def _verify(arguments: argparse.Namespace, home: str) -> int:
 
 
 def _import(arguments: argparse.Namespace, home: str) -> int:
-    if not arguments.files.exists():
-        raise HomeError(str(arguments.files), "is not there")
-    if not (arguments.seed or arguments.files.is_dir()):
-        raise HomeError(str(arguments.files), "is not a folder")
+    try:
+        if not arguments.files.exists():
+            raise HomeError(str(arguments.files), "is not there")
+        if not (arguments.seed or arguments.files.is_dir()):
+            raise HomeError(str(arguments.files), "is not a folder")
+    except OSError as error:
+        raise HomeError(str(arguments.files), f"can't be looked at ({error.strerror})") from error
     with contextlib.ExitStack() as stack:
         if arguments.dry_run:
             target = StoreLogs(_as_it_is(home))
@@ -113,7 +116,11 @@ def _import(arguments: argparse.Namespace, home: str) -> int:
 def _as_it_is(home: str) -> ReadStore | MemoryStore:
     """What a home holds, or would hold, for one who writes nothing: neither a lock nor a database is made."""
     database = Path(home) / DATABASE
-    return ReadStore(str(database)) if database.exists() else MemoryStore()
+    try:
+        there = database.exists()
+    except OSError as error:
+        raise HomeError(home, f"can't be looked at ({error.strerror}); choose another home") from error
+    return ReadStore(str(database)) if there else MemoryStore()
 
 
 def _files(arguments: argparse.Namespace) -> JsonlLogs:

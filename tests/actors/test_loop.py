@@ -183,13 +183,13 @@ def test_slow_yields_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
 
     async def body(system: ActorSystem) -> None:
         dispatcher = steady(handoff=lambda _: True)
-        for _ in range(65):
-            dispatcher._offer_gil()
-        assert slow.sleeps == 1
-        for _ in range(129):
-            dispatcher._offer_gil()
-        assert slow.sleeps == 2
-        assert dispatcher.slow_yields == 2
+        skipped = dispatch.YIELDS_SKIPPED_MIN
+        for number in range(1, 6):
+            for _ in range(1 + skipped):
+                dispatcher._offer_gil()
+            assert slow.sleeps == number
+            skipped *= 2
+        assert dispatcher.slow_yields == 5
 
     on_loop(body)
 

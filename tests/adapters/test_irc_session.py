@@ -153,3 +153,11 @@ def test_options_are_held_to_their_rules() -> None:
             build(IrcOptions, {"host": "h", "nick": "n", **values}, at="adapters.x")
         assert caught.value.key == key
     assert "hunter2" not in repr(IrcOptions(host="h", nick="n", password="hunter2"))
+
+
+def test_a_wrong_channel_is_told_without_its_key() -> None:
+    """By its place in the list; neither the error nor the options' repr has the key of any."""
+    with pytest.raises(ConfigError) as caught:
+        build(IrcOptions, {"host": "h", "nick": "n", "channels": ["#a", "b hunter2"]}, at="adapters.x")
+    assert caught.value.reason == 'must be a list of "#name" or "#name key"; entry 2 isn\'t one'
+    assert "hunter2" not in repr(IrcOptions(host="h", nick="n", channels=("#a hunter2",)))

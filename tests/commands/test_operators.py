@@ -52,3 +52,18 @@ def test_operators_are_configured_with_their_platform() -> None:
     assert parse_config({"operators": ["irc:alice"]}, {}).operators == ("irc:alice",)
     with pytest.raises(ConfigError, match="operators"):
         parse_config({"operators": ["alice"]}, {})
+
+
+@pytest.mark.parametrize(
+    ("entries", "told"),
+    [
+        (["irc:a", "bob"], 'must be a list of "platform:id"; entry 2, "bob", isn\'t one'),
+        ([5], 'must be a list of "platform:id"; entry 1, 5, isn\'t one'),
+        ("irc:a", 'must be a list of "platform:id", not "irc:a"'),
+    ],
+)
+def test_the_wrong_operator_is_named(entries: object, told: str) -> None:
+    """One entry is to blame, and the line says which; where the list is no list, that."""
+    with pytest.raises(ConfigError) as refused:
+        parse_config({"operators": entries}, {})
+    assert refused.value.reason == told

@@ -62,8 +62,8 @@ def lanes(draw: st.DrawFn, name: str) -> LaneState:
     )
     state.drafts = tuple((claim, f"shows {claim}") for claim in claims if draw(st.booleans()))
     for n in range(draw(st.integers(0, 2))):
-        target = Target("fake", "fake", draw(chats))
-        state.owed[f"{name} d{n}"] = Owed(f"{name} d{n}", ("x",), target, (PartState(first=True),), 9, 1, 0, "draft")
+        to = Target("fake", "fake", draw(chats)).to_data()
+        state.owed[f"{name} d{n}"] = Owed(f"{name} d{n}", ("x",), to, (PartState(first=True),), 9, 1, 0, "draft")
     several = st.integers(0, 3)
     source = accepted("x", draw(chats))["source"]
     state.delegations = tuple(
@@ -91,6 +91,7 @@ def lanes(draw: st.DrawFn, name: str) -> LaneState:
 def full(name: str, turns: int) -> LaneState:
     """A lane in which everything is held that can be."""
     data = {inbox_id: Waiting(accepted(inbox_id, "kept"), 0, 5) for inbox_id in (f"{name}1", f"{name}2")}
+    to = Target("fake", "fake", "kept").to_data()
     return LaneState(
         name,
         head=500,
@@ -100,7 +101,7 @@ def full(name: str, turns: int) -> LaneState:
         interruptions=2,
         waiting=data,
         queue=[Entry("human", (f"{name}1",), "a", 3)],
-        owed={f"{name} d": Owed(f"{name} d", ("x",), Target("fake", "fake", "kept"), (PartState(),), 9, 1, 0, "draft")},
+        owed={f"{name} d": Owed(f"{name} d", ("x",), to, (PartState(),), 9, 1, 0, "draft")},
         suspended_at=-1,
         resume_reason="restart_interrupted",
         resume_marked_at=4,
@@ -199,7 +200,7 @@ def owed(into: LaneState, gone: LaneState, after: LaneState) -> None:
     assert after.owed.keys() == into.owed.keys() | gone.owed.keys()
     for name, debt in gone.owed.items():
         was = debt.target.chat_id
-        now = replace(debt, target=replace(debt.target, chat_id=CHATS.get(was, was)))
+        now = replace(debt, to={**debt.to, "chat_id": CHATS.get(was, was)})
         assert after.owed[name] == (now if was not in CHATS else replace(now, draft=""))
 
 

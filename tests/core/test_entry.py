@@ -111,6 +111,8 @@ def test_every_field_is_written() -> None:
         ("total_tokens", "many", 0),
         ("suspended", "yes", False),
         ("resume_reason", 5, None),
+        ("resume_reason", "\ud800", None),
+        ("auto_reset_reason", "n" * 5000, None),
         ("chat_type", None, "dm"),
         ("cost_status", 0, "unknown"),
         ("estimated_cost_usd", -0.5, 0.0),

@@ -29,6 +29,7 @@ class Ground:
         self.checked: Counter[str] = Counter()
         self.refused: set[str] = set()
         self.given: list[dict[str, str]] = []
+        self.joined: dict[LogId, list[int]] = {}
         self.struck: Counter[str] = Counter()
         self.deaths = 0
         """Deaths of the process and of actors, that may have interrupted a turn."""
@@ -75,7 +76,8 @@ class Ground:
         if not isinstance(step, Say):
             return
         number = sum(1 for taken in self.scenario.script[: self.done] if isinstance(taken, Say))
-        source = SessionSource(platform=Platform("fake"), chat_id=step.chat, user_id=f"u{step.chat}")
+        person = f"u{step.chat}"
+        source = SessionSource(platform=Platform("fake"), chat_id=step.chat, user_id=person, thread_id=step.topic)
         text = step.text.replace("?", self._asked())
         self.platform.post(
             MessageEvent(

@@ -71,6 +71,8 @@ class Life:
         self._stop: Stop | None = None
         self._drained = False
         self.receipts: list[Receipt] = []
+        self._serving: dict[str, str] = {}
+        """The lane of each message, by the word of its receipt."""
         self.durable: dict[str, int] = {}
         """How far each log went by the word of the store of the life before."""
         self.errors: list[str] = []
@@ -124,6 +126,7 @@ class Life:
             until = self.steps + steps
             while not self.points.dead and self.steps < until and self._step():
                 self.steps += 1
+                self._look_who_serves()
                 if self.steps >= STEPS_MAX:
                     self.ground.complain("the run doesn't come to rest")
                     break
@@ -362,6 +365,16 @@ class Life:
         receipt = self.runtime.accept(posted.event, "/", partial(self._settled, posted))
         self.receipts.append(receipt)
         self.ground.given[-1][receipt.message_id] = receipt.session_key
+
+    def _look_who_serves(self) -> None:
+        """Note where the lane that has a message now stood when it got what had been said to another."""
+        for receipt in self.receipts:
+            key, known = receipt.session_key, self._serving.get(receipt.message_id)
+            if key != known:
+                self._serving[receipt.message_id] = key
+                if known is not None:
+                    log = lane_log(key)
+                    self.ground.joined.setdefault(log, []).append(self.witness.heads.get(log, 0))
 
     def _settled(self, posted: Posted, receipt: Receipt) -> None:
         """The adapter's side of ``accept``: ack what was taken; what was refused comes again."""

@@ -29,6 +29,7 @@ class Say:
     ``when``: at once after what came before; or as soon as, after that, a turn runs, a tool has run, a turn's end was
     told, a send arrived, a lane is asked to rest; each at the latest when everything is quiet, so that no crash stops
     the script. ``album``: it is an item of that; ``edit_of``: it changes the message of that id (``in1`` is the first).
+    ``topic``: it stands in that thread of the chat, which is a lane of its own.
     """
 
     text: str
@@ -37,6 +38,7 @@ class Say:
     wake: bool = False
     album: str | None = None
     edit_of: str | None = None
+    topic: str | None = None
 
 
 @frozen

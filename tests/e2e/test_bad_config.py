@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from seriatim.cli import main
 from seriatim.storage.home import Home
 from seriatim.storage.schema import FORMAT
 from seriatim.storage.sqlite import SqliteStore
@@ -117,14 +118,53 @@ def _foreign(folder: Path) -> Path:
     return home
 
 
-@pytest.mark.parametrize("make", [_file, _under_a_file, _in_proc, _newer, _foreign])
+def _too_long(folder: Path) -> Path:
+    return folder / ("a" * 300)
+
+
+@pytest.mark.parametrize("make", [_file, _under_a_file, _in_proc, _newer, _foreign, _too_long])
 def test_a_home_that_cant_be_used_is_named(tmp_path: Path, make: Callable[[Path], Path]) -> None:
-    """A file in its place or above it, no place at all, a newer format, another program's database."""
+    """A file in its place or above it, no place at all, a newer format, another program's database, a long name."""
     config, home = configured(tmp_path), make(tmp_path)
     line = refused(tmp_path, "serve", "--config", config, "--home", str(home))
     assert str(home) in line
     if make is _newer:
         assert f"format {FORMAT + 1}" in line
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("balance", "rebuild", "sweep", "undelivered", "export files", "verify files", "repair --to new"),
+        *("import files", "import files --dry-run"),
+    ],
+)
+@pytest.mark.parametrize("home", ["a" * 300, "\udcff"])
+def test_no_command_takes_a_home_whose_name_cannot_be(
+    tmp_path: Path, command: str, home: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Too long for the file system, or bytes that are no text: told in one line by those that run no gateway, too."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "files").mkdir()
+    before = tree(tmp_path)
+    assert main([*command.split(), "--home", home]) == 2
+    told = capsys.readouterr()
+    assert (told.out, told.err.count("\n")) == ("", 1)
+    assert told.err.startswith("seriatim: ")
+    assert tree(tmp_path) == before
+
+
+@pytest.mark.parametrize("command", ["import {}", "repair --to {}"])
+def test_nor_another_folder_whose_name_cannot_be(
+    tmp_path: Path, command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The folder to read from, the folder to repair into."""
+    SqliteStore(tmp_path / "state.db").close()
+    before = tree(tmp_path)
+    assert main([*command.format("a" * 300).split(), "--home", str(tmp_path)]) == 2
+    told = capsys.readouterr()
+    assert (told.out, told.err.count("\n")) == ("", 1)
+    assert tree(tmp_path) == before
 
 
 def test_the_owner_of_a_home_is_named(tmp_path: Path, command: str) -> None:

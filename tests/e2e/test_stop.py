@@ -161,7 +161,7 @@ def test_an_embedded_gateway_tells_its_host_that_the_stop_is_stuck(
     """With a loop thread of its own, a blocked loop is an error at the end of the block, with the stacks told; the
     host's process goes on (B145).
     """
-    blocked, free = threading.Event(), threading.Event()
+    blocked, free, told = threading.Event(), threading.Event(), threading.Event()
     errors: list[BaseException] = []
 
     async def answer(turn: Turn) -> str:
@@ -172,14 +172,16 @@ def test_an_embedded_gateway_tells_its_host_that_the_stop_is_stuck(
     config = GatewayConfig(stop=StopConfig(drain_s=0.1, watchdog_s=0.2))
     platform = FakePlatform()
     platform.say("hello")
-    gateway = Gateway(
-        answer, home=tmp_path, config=config, adapters=[platform], on_error=lambda where, error: errors.append(error)
-    )
+
+    def on_error(where: str, error: BaseException) -> None:
+        errors.append(error)
+        told.set()
+
+    gateway = Gateway(answer, home=tmp_path, config=config, adapters=[platform], on_error=on_error)
     monkeypatch.setattr("seriatim.stopping.SETTLE_S_MAX", 0.1)
     with pytest.raises(StopOverdueError), gateway.started():
         assert blocked.wait(WAIT_S_MAX)
-    while not errors:
-        time.sleep(0.01)
+    assert told.wait(WAIT_S_MAX)
     assert isinstance(errors[0], StopOverdueError)
     free.set()  # whoever gets his loop back finds the stop still under way
     loop = gateway._loop

@@ -15,13 +15,14 @@ from typing import Any
 import pytest
 
 from seriatim import Gateway, GatewayConfig
+from seriatim.actors.clockwork import SystemClock
 from seriatim.actors.warden import WarmLanes
 from seriatim.config import StopConfig
 from seriatim.errors import GatewayClosedError, InvalidInputError, WrongThreadError
 from seriatim.testing.clock import VirtualClock
 from seriatim.testing.fake_platform import FakePlatform
 
-from .bots import bot, echo, event, run, until
+from .bots import balance_holds, bot, echo, event, run, until
 
 
 def test_a_stop_during_the_start_ends_in_a_stopped_gateway(tmp_path: Path) -> None:
@@ -167,6 +168,81 @@ def test_a_stop_from_another_loop_is_refused(tmp_path: Path) -> None:
 
     assert "gateway's loop" in str(raised[0])
     assert outcome == "answered"
+
+
+def test_run_where_it_cannot_be_says_what_to_use(tmp_path: Path) -> None:
+    """On a running loop and off the main thread, before anything is started: the same gateway can be used that way."""
+    gateway = Gateway(echo, home=tmp_path)
+
+    async def main() -> str:
+        with pytest.raises(WrongThreadError, match="`async with gateway:`"):
+            gateway.run()
+        with pytest.raises(WrongThreadError, match=r"`with gateway.started\(\):`"):
+            await asyncio.to_thread(gateway.run)
+        async with gateway:
+            return str(gateway.health()["state"])
+
+    assert run(main()) == "running"
+
+
+class BreakingClock(SystemClock):
+    """A host's clock that stops working when it is told to."""
+
+    broken = False
+
+    def monotonic_ms(self) -> float:
+        """Raises once it is broken."""
+        if self.broken:
+            raise RuntimeError("no clock any more")
+        return super().monotonic_ms()
+
+
+def test_a_stop_that_fails_gives_the_home_up(tmp_path: Path) -> None:
+    """An injected part breaks it: that is raised, turns end, and the next gateway of the process has the home."""
+    ended = asyncio.Event()
+    begun = asyncio.Event()
+
+    async def long(turn: Any) -> str:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+        return ""
+
+    async def main() -> str:
+        clock = BreakingClock(asyncio.get_running_loop())
+        gateway = Gateway(long, home=tmp_path, clock=clock)
+        await gateway.start()
+        await gateway.accept(event("hi"))
+        await begun.wait()
+        clock.broken = True
+        with pytest.raises(RuntimeError, match="no clock any more"):
+            await gateway.stop()
+        await ended.wait()
+        async with bot(echo, tmp_path) as it:
+            assert it.health["start"]["turns_open"] == 1
+            await it.at_rest()
+        return str(gateway.health()["state"])
+
+    assert run(main()) == "stopped"
+    assert balance_holds(tmp_path)
+
+
+def test_a_run_whose_host_raises_gives_the_home_up(tmp_path: Path) -> None:
+    """What is to be called at the start raises: nobody else would stop the gateway."""
+
+    def broken() -> None:
+        raise ValueError("no banner")
+
+    with pytest.raises(ValueError, match="no banner"):
+        Gateway(echo, home=tmp_path).run(started=broken)
+
+    async def main() -> Any:
+        async with bot(echo, tmp_path) as it:
+            return it.health["start"]["after_clean_stop"]
+
+    assert run(main()) is True
 
 
 def test_a_submit_to_a_closed_loop_is_refused_by_type(tmp_path: Path) -> None:

@@ -6,22 +6,37 @@ import asyncio
 import gc
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from seriatim import MessageEvent
-from seriatim.actors import session as session_module
+from seriatim.actors.deaths import _FORWARDED
+from seriatim.actors.delivery import Deliveries
+from seriatim.actors.receipts import Receipts
 from seriatim.actors.session import Flush, SessionActor
 from seriatim.commits import Durable
 from seriatim.decide import QUARANTINED_TEXT
-from seriatim.effects import Ack, Deliver, Finished, RunTurn
 from seriatim.limits import CRASHES_MAX, RESTART_MS
-from seriatim.mail import Inbound, PartSettled, Recover
+from seriatim.mail import (
+    AttemptWanted,
+    Bounced,
+    CompressionDue,
+    DrainTimedOut,
+    HoldOver,
+    Inbound,
+    Mail,
+    PartSettled,
+    Quarantine,
+    Recover,
+    SlotGranted,
+    SummaryMade,
+    TurnBroken,
+)
 from seriatim.storage.sqlite_reader import SqliteReader
 from seriatim.testing.clock import VirtualClock
 from seriatim.testing.fake_platform import FakePlatform
-from seriatim.turn import TurnEnded
+from seriatim.turn import StepOffered, ToolFinished, TurnAsks, TurnEnded
 
 from .bots import balance_holds, bot, echo, run, until
 
@@ -80,22 +95,30 @@ def test_a_lane_that_dies_at_any_kind_of_message_goes_on(
     assert balance_holds(tmp_path)
 
 
-@pytest.mark.parametrize("effect", [Ack, RunTurn, Finished, Deliver], ids=lambda effect: effect.__name__)
+WAYS_OUT = (
+    (Receipts, "accepted"),
+    (SessionActor, "_start_turn"),
+    (Receipts, "finished"),
+    (Deliveries, "take_up"),
+)
+
+
+@pytest.mark.parametrize(("place", "name"), WAYS_OUT, ids=("Ack", "RunTurn", "Finished", "Deliver"))
 def test_a_lane_that_dies_letting_something_out_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, effect: type[Any]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: type[Any], name: str
 ) -> None:
     """The commit is durable and its effect raises: the successor makes good what the commit explains (B140)."""
-    leave = dict(session_module._LEAVE)
+    let_out = getattr(place, name)
     failures: list[Any] = []
 
-    def fail_once(self: Any, permit: Any, left: Any) -> None:
+    def fail_once(self: Any, *left: Any) -> None:
         if not failures:
             failures.append(left)
             gc.collect()
             raise RuntimeError("an escaped error")
-        leave[effect](self, permit, left)
+        let_out(self, *left)
 
-    monkeypatch.setitem(session_module._LEAVE, effect, fail_once)
+    monkeypatch.setattr(place, name, fail_once)
 
     async def main() -> list[str]:
         async with bot(echo, tmp_path) as it:
@@ -147,6 +170,47 @@ def test_mail_behind_a_crash_is_kept_in_order(tmp_path: Path, monkeypatch: pytes
             ]
 
     assert run(main()) == [str(number) for number in range(20)]
+
+
+def test_every_kind_of_mail_outlives_its_lane_or_belongs_to_what_died() -> None:
+    """What a dead incarnation's turn, slot or delivery was told is made anew by recovery; all else is handed on."""
+    anew = {Recover, SlotGranted, HoldOver, DrainTimedOut, Quarantine, AttemptWanted, CompressionDue, SummaryMade}
+    turns = {StepOffered, ToolFinished, TurnAsks, TurnEnded, TurnBroken}
+    assert set(get_args(Mail)) - _FORWARDED == anew | turns
+
+
+def test_a_bounce_that_waits_in_the_mailbox_of_a_lane_that_dies_is_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The platform tells it once: the lane's successor hears of it."""
+    receive = SessionActor.on_receive
+    seen: list[str] = []
+
+    def on_receive(self: SessionActor, message: Any) -> None:
+        if type(message) is Inbound and message.event.text == "two" and not seen:
+            self.own_ref.signal(Flush())
+            self.own_ref.signal(Bounced("reply", 0, "no such address"))
+        elif type(message) is Flush and not seen:
+            seen.append("died")
+            raise ValueError
+        receive(self, message)
+
+    monkeypatch.setattr(SessionActor, "on_receive", on_receive)
+
+    async def main() -> list[tuple[str, str]]:
+        async with bot(echo, tmp_path) as it:
+            assert (await it.ask("one")).text == "echo one"
+            await it.ask("two")
+            await it.at_rest()
+        reader = SqliteReader(tmp_path / "state.db")
+        try:
+            events = [event for log in reader.logs("lane:") for event in reader.read(log)]
+        finally:
+            reader.close()
+        return [(e.data["id"], e.data["reason"]) for e in events if e.type == "delivery/bounced"]
+
+    assert run(main()) == [("reply", "no such address")]
+    assert seen == ["died"]
 
 
 def test_a_poison_message_is_tried_twice_then_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -44,15 +44,20 @@ def busy(*texts: str) -> Bench:
         ("edit 1 all of it\nhere", None),
         ("cancel the meeting", "cancel the meeting"),
         ("clear the table", "clear the table"),
-        ("edit 2", "edit 2"),
-        ("move 1", "move 1"),
+        ("edit 2", None),
+        ("move 1", None),
+        ("cancel", None),
+        ("EDIT", None),
+        ("edit 2nd draft", "edit 2nd draft"),
+        ("move 1 to 2", "move 1 to 2"),
+        ("-- cancel", "cancel"),
         ("-- clear", "clear"),
         ("--", None),
         ("--flag", "--flag"),
     ],
 )
 def test_what_is_queued_and_what_is_asked(args: str, text: str | None) -> None:
-    """Only the exact forms steer; any other text gets its turn."""
+    """Only the exact forms steer, and those that only lack an end; any other text gets its turn."""
     assert queued_text(args) == text
 
 
@@ -101,6 +106,24 @@ def test_a_number_can_be_edited_and_moved() -> None:
     assert told(bench, "/queue move 1 99") == "Number 3 now: c"
     assert told(bench, "/queue move 3 3") == "Number 3 now: c"
     assert waits(bench) == [["a"], ["B it is"], ["c"]]
+
+
+@pytest.mark.parametrize(
+    ("args", "form"),
+    [
+        ("cancel", "cancel N"),
+        ("move", "move N M"),
+        ("move 2", "move N M"),
+        ("EDIT", "edit N TEXT"),
+        ("edit 1 ", "edit N TEXT"),
+    ],
+)
+def test_what_was_left_out_is_told(args: str, form: str) -> None:
+    """A forgotten number or text makes no turn for the agent: one is told the form, and how to queue the words."""
+    bench = busy("a", "/queue b")
+    said = told(bench, f"/queue {args}")
+    assert said == f"Write /queue {form}; /queue shows the numbers. /queue -- TEXT queues any text."
+    assert waits(bench) == [["a"], ["b"]]
 
 
 def test_clearing_takes_back_ones_own() -> None:

@@ -13,15 +13,23 @@ from typing import Any
 
 import pytest
 
-from seriatim.actors import solo
+from seriatim.actors import session_ops, solo
 from seriatim.actors.loading import read_state
 from seriatim.actors.session_files import SESSIONS, SoloDoor
 from seriatim.actors.sessions import AsyncSessions, SessionStore
 from seriatim.config import GatewayConfig
-from seriatim.errors import AmbiguousKeyError, HomeBusyError, InvalidInputError, LaneBusyError, WrongThreadError
+from seriatim.errors import (
+    AmbiguousKeyError,
+    CommitTooLargeError,
+    HomeBusyError,
+    InvalidInputError,
+    LaneBusyError,
+    WrongThreadError,
+)
 from seriatim.keys import SessionKey, build_session_key
 from seriatim.lane import LaneState
 from seriatim.model import SessionSource
+from seriatim.storage import plain, staging
 from seriatim.storage.contract import StoreReader
 from seriatim.storage.event_log.store_logs import StoreLogs
 from seriatim.storage.home import Home
@@ -152,6 +160,59 @@ def test_a_lookup_knows_present_sessions_only(store: SessionStore) -> None:
     assert second is not None
     assert store.lookup_by_session_id(first.session_id) is None
     assert store.lookup_by_session_id(second.session_id) == second
+
+
+@pytest.mark.parametrize("name", [5, "n" * 4097, "a\ud800"])
+def test_a_display_name_that_cannot_be_kept_is_refused(store: SessionStore, name: Any) -> None:
+    """By the argument's name, before the session is left; one that can be kept is the entry's."""
+    first = store.get_or_create_session(dm())
+    with pytest.raises(InvalidInputError) as told:
+        store.reset_session(first.session_key, name)
+    assert told.value.field == "display_name"
+    assert [entry.session_id for entry in store.list_sessions()] == [first.session_id]
+    second = store.reset_session(first.session_key, "n" * 4096)
+    assert second is not None
+    assert second.display_name == "n" * 4096
+
+
+def test_a_rewrite_that_no_commit_holds_is_refused_at_once(
+    store: SessionStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before its lane is asked, which would have to read and fold for it; what was shown stays."""
+    entry = store.get_or_create_session(dm())
+    store.append_to_transcript(entry.session_id, said("kept")[0])
+    monkeypatch.setattr(session_ops, "STORE_COMMIT_BYTES_MAX", 2000)
+    with monkeypatch.context() as patched:
+        patched.setattr(SoloDoor, "ask", lambda *asked: pytest.fail("the lane was asked"))
+        for large in (said("y" * 2000), said(*(str(n) for n in range(20)))):
+            with pytest.raises(
+                CommitTooLargeError, match=rf"^{len(large)} messages make .* at most 2000 in one commit"
+            ):
+                store.rewrite_transcript(entry.session_id, large)
+    assert texts(store, entry.session_id) == ["kept"]
+    assert store.rewrite_transcript(entry.session_id, said("y" * 1000))
+    assert texts(store, entry.session_id) == ["y" * 1000]
+
+
+def test_the_early_refusal_refuses_nothing_that_would_fit(store: SessionStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rewrite is weighed at no more than the store counts for it, and hardly less; at the end of a long log too."""
+    entry = store.get_or_create_session(dm())
+    for _ in range(12):
+        store.append_to_transcript(entry.session_id, said("before")[0])
+    messages = [*said("q\N{SNOWMAN}"), {"role": "tool", "content": {"x": 1}}, *said("p")]
+
+    def refused_at(size: int, *modules: Any) -> str:
+        with monkeypatch.context() as patched:
+            for module in modules:
+                patched.setattr(module, "STORE_COMMIT_BYTES_MAX", size)
+            with pytest.raises(CommitTooLargeError) as told:
+                store.rewrite_transcript(entry.session_id, messages)
+        return str(told.value)
+
+    weighed = int(refused_at(0, session_ops).split()[3])
+    refused_at(weighed - 1, plain, staging)
+    counted = int(refused_at(weighed, plain, staging).split()[0])
+    assert weighed < counted < weighed + 200
 
 
 def test_a_session_moves_between_lanes(store: SessionStore) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sqlite3
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable, Iterator
 from datetime import UTC
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,7 @@ from seriatim import Gateway, GatewayConfig, MessageEvent, SessionSource, Sessio
 from seriatim.actors import entries as entries_module
 from seriatim.actors import loading
 from seriatim.commits import Refused, Unknown
-from seriatim.errors import CorruptionError, StoreUnhealthyError
+from seriatim.errors import CorruptionError, OwnershipLostError, StoreUnhealthyError
 from seriatim.settings import build
 
 
@@ -111,6 +113,52 @@ def test_a_move_whose_outcome_is_unknown_troubles_no_later_call(store: SessionSt
     assert store.update_session(one.session_key)
     assert store.update_session(other.session_key) is not written
     assert store.append_to_transcript(other.session_id, {"role": "user", "content": "still there"})
+
+
+def test_who_has_lost_the_home_is_told_so(tmp_path: Path) -> None:
+    """Its lock was deleted and another opened it: no later write is said to be unsure, for that would be for ever."""
+    with SessionStore(tmp_path) as first:
+        entry, other = first.get_or_create_session(dm("1")), first.get_or_create_session(dm("2"))
+        (tmp_path / "lock").unlink()
+        with SessionStore(tmp_path) as second:
+            for write in (
+                lambda: first.update_session(entry.session_key),
+                lambda: first.append_to_transcript(entry.session_id, {"role": "user", "content": "x"}),
+                lambda: first.get_or_create_session(dm("3")),
+                lambda: first.switch_session(entry.session_key, other.session_id),
+            ):
+                with pytest.raises(OwnershipLostError):
+                    write()
+            assert second.load_transcript(entry.session_id) == []
+            assert len(second.list_sessions()) == 2
+            assert second.update_session(entry.session_key)
+
+
+def test_a_forked_child_owns_nothing(tmp_path: Path) -> None:
+    """Its copy of the store writes nothing and says why; the parent goes on."""
+    with SessionStore(tmp_path) as store:
+        entry = store.get_or_create_session(dm())
+        assert in_a_child(lambda: store.update_session(entry.session_key)) == "OwnershipLostError"
+        assert store.update_session(entry.session_key)
+
+
+def in_a_child(call: Callable[[], object]) -> str:
+    """What a forked child's call raises, by its name; "" where it raises nothing."""
+    reads, writes = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # threads run beside the fork: that is the case
+        child = os.fork()
+    if not child:
+        try:
+            call()
+        except BaseException as error:  # noqa: BLE001  (its name is what is asked)
+            os.write(writes, type(error).__name__.encode())
+        finally:
+            os._exit(0)
+    os.close(writes)
+    os.waitpid(child, 0)
+    with os.fdopen(reads) as told:
+        return told.read()
 
 
 def test_a_call_that_is_broken_off_troubles_no_later_one(store: SessionStore) -> None:

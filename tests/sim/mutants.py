@@ -98,11 +98,11 @@ BUGS: Final = (
         decide._turn_ended,
         (("running is None or running.generation != m.generation", "running is None"),),
     ),
-    Bug("ack before durable", gate.Gate._advance, early("Ack"), _slow),
+    Bug("ack before durable", gate.Gate._stage, early("Ack"), _slow),
     # The rest of law 2.
-    Bug("turn before durable", gate.Gate._advance, early("RunTurn"), _slow),
-    Bug("send before durable", gate.Gate._advance, early("Deliver"), _slow),
-    Bug("cancel before durable", gate.Gate._advance, early("CancelTurn"), _slow),
+    Bug("turn before durable", gate.Gate._stage, early("RunTurn"), _slow),
+    Bug("send before durable", gate.Gate._stage, early("Deliver"), _slow),
+    Bug("cancel before durable", gate.Gate._stage, early("CancelTurn"), _slow),
     # The gate.
     Bug(
         "turn result treated as refusable",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -113,6 +114,24 @@ def test_a_clean_stop_is_known_once(tmp_path: Path) -> None:
     home = Home.own(tmp_path)
     assert not home.was_clean
     home.close(clean=False)
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_tending_a_home_leaves_its_stop_what_it_was(tmp_path: Path, clean: bool) -> None:
+    """Work between two lives, also one that fails, makes no stop clean and none unclean; and it makes no home."""
+    home = Home.own(tmp_path)
+    SqliteStore(home.database).close()
+    home.close(clean=clean)
+    for work in (lambda: None, lambda: 1 / 0):
+        with contextlib.suppress(ZeroDivisionError), Home.tended(tmp_path) as tended:
+            SqliteStore(tended.database).close()
+            work()
+    home = Home.own(tmp_path)
+    assert home.was_clean is clean
+    home.close(clean=False)
+    with pytest.raises(HomeError, match="no state"), Home.tended(tmp_path / "none"):
+        pass
+    assert not (tmp_path / "none").exists()
 
 
 def test_a_marker_of_another_life_says_nothing(tmp_path: Path) -> None:

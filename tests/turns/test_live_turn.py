@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
+from seriatim.actors.backstage import Backstage
 from seriatim.actors.live_turn import Turn
 from seriatim.actors.outlet import Outlet
-from seriatim.actors.steps import StepGate
 from seriatim.errors import InvalidInputError, TurnCancelledError
 from seriatim.limits import SPEAKER_CHARS_MAX
+from seriatim.prompts import Prompts
 from seriatim.turn import Told, TurnDelta, TurnEnded, TurnJob, inert_label
 from tests.turns.harness import claim, job
 
@@ -20,7 +21,7 @@ def turn_of(made: TurnJob) -> tuple[Turn, list[Told], Outlet]:
     """A turn and what it tells."""
     told: list[Told] = []
     outlet = Outlet(told.append, lambda where, error: None)
-    return Turn(made, outlet, StepGate(made, outlet)), told, outlet
+    return Turn(Backstage(made, outlet, told.append, Prompts())), told, outlet
 
 
 def test_texts_are_joined_by_newlines() -> None:
