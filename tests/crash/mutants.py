@@ -250,7 +250,7 @@ MUTANTS: Final = (
     Mutant(
         "replies leave newest first",
         delivery.DeliveryActor._take_up,
-        ((".jobs.append(job)", ".jobs.appendleft(job)"),),
+        ((".jobs.append(job)", ".jobs.insert(0, job)"),),
         ("send refused, then taken",),
     ),
     Mutant(
