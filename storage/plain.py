@@ -164,7 +164,7 @@ def _stage(commits: Sequence[Commit], ids: list[str], states: list[LogState], ep
         padding = PADDING[EVENTS_PER_ROW - (done - begun)]
         values += types[first_place]
         if len(parts) > 1:
-            values += kinds
+            values += types[first_place + 1]
         values += padding
         values += texts[begun:done]
         values += padding
