@@ -209,18 +209,17 @@ def test_a_lane_that_dies_before_it_has_recorded_its_draft_goes_on_in_it(
         receive(self, message)
 
     monkeypatch.setattr(SessionActor, "on_receive", on_receive)
-    platform, talker = FakePlatform(capabilities=EDITS), Talker()
+    platform = FakePlatform(capabilities=EDITS)
 
     async def main() -> None:
-        async with timed(talker, tmp_path, platform) as (it, clock):
-            it.say("hi")
-            await talker.says(it, clock, "half an ans")
-            await passes_within(it, clock, MINUTE_MS)
-            await until(lambda: len(talker.turns) == 2)
-            await talker.says(it, clock, "once more")
-            await passes_within(it, clock, 1_000)
-            talker.ends.put_nowait("answer")
-            await goes_on_owing(it, clock)
+        async with scene(tmp_path, platform) as s:
+            s.it.say("hi")
+            await s.says("half an ans")
+            await passes_within(s.it, s.clock, MINUTE_MS)
+            await until(lambda: len(s.talker.turns) == 2)
+            await s.says("once more")
+            await passes_within(s.it, s.clock, 1_000)
+            await s.ends("answer")
 
     run(main())
     assert len(died) == 1
