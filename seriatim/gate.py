@@ -155,9 +155,7 @@ class Gate:
         kind = type(message)
         out = Out()
         if kind in LAZY:
-            self._lazy.append(message)
-            if self._lazy_at is None:
-                self._lazy_at = now.time + LAZY_WINDOW_MS
+            self.put_off(message, now.time)
         elif self._in_flight is None:
             if self._goes_next(message):
                 mail = [*self._lazy, message]
@@ -174,6 +172,13 @@ class Gate:
         if self._in_flight is None or self._unknown:
             out.wake_at = self._wake_at()
         return out
+
+    def put_off(self, message: Mail, time: int) -> int | None:
+        """``offer`` of lazy mail, without an Out: there is nothing to do for it before the ``wake_at`` that it gives."""
+        self._lazy.append(message)
+        if self._lazy_at is None:
+            self._lazy_at = time + LAZY_WINDOW_MS
+        return self._wake_at()
 
     def settled(self, outcome: Outcome, now: Now) -> Out:
         """Take the writer's answer to the commit in flight; others are answers to a dead incarnation."""
