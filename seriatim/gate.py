@@ -174,7 +174,7 @@ class Gate:
         return out
 
     def put_off(self, message: Mail, time: int) -> int | None:
-        """``offer`` of lazy mail, without an Out: there is nothing to do for it before the ``wake_at`` that it gives."""
+        """``offer`` of lazy mail, without an Out: there is nothing to do for it before the ``wake_at`` given back."""
         self._lazy.append(message)
         if self._lazy_at is None:
             self._lazy_at = time + LAZY_WINDOW_MS
