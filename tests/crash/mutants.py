@@ -238,7 +238,7 @@ MUTANTS: Final = (
     Mutant(
         "replies leave newest first",
         delivery.DeliveryActor._take_up,
-        ((".jobs.append(job)", ".jobs.appendleft(job)"),),
+        ((".jobs.append(job)", ".jobs.insert(0, job)"),),
         ("send refused, then taken",),
     ),
     Mutant(
