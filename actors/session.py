@@ -376,7 +376,7 @@ class SessionActor(PooledActor):
             if self._calm == "wanted":
                 self._calm = "told mid-turn"
                 tell(MidTurn(self.key, gate.incarnation))
-        elif not gate.quiescent():
+        elif not gate.may_end():
             pass  # what is in flight may be a turn's start; of what comes later none is
         elif self._calm == "halting":
             self._over = True

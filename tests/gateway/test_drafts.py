@@ -10,6 +10,7 @@ import attrs
 import pytest
 
 from seriatim import Silence, Turn
+from seriatim.actors.session import SessionActor
 from seriatim.actors.showing import (
     DRAFT_EVERY_MS,
     DRAFT_FIRST_MS,
@@ -20,6 +21,7 @@ from seriatim.actors.showing import (
 )
 from seriatim.adapters.base import Capabilities
 from seriatim.limits import DRAFT_CHARS_MAX
+from seriatim.mail import DraftShown
 from seriatim.outbox import RECOVERED_NOTICE
 from seriatim.silence import SILENCE_NOTICE
 from seriatim.testing.clock import VirtualClock
@@ -158,6 +160,41 @@ def test_after_a_crash_the_answer_is_edited_into_the_draft(tmp_path: Path) -> No
     run(first())
     run(second())
     assert shown(platform) == [("half an ans", "once more", "answer")]
+
+
+def test_a_lane_that_dies_before_it_has_recorded_its_draft_goes_on_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The news of the draft dies with the lane; the turn that runs again edits the message all the same, and a process
+    after this one would, too.
+    """
+    receive = SessionActor.on_receive
+    died: list[Any] = []
+
+    def on_receive(self: SessionActor, message: Any) -> None:
+        if type(message) is DraftShown and not died:
+            died.append(message)
+            raise ValueError
+        receive(self, message)
+
+    monkeypatch.setattr(SessionActor, "on_receive", on_receive)
+    platform, talker = FakePlatform(capabilities=EDITS), Talker()
+
+    async def main() -> None:
+        async with timed(talker, tmp_path, platform) as (it, clock):
+            it.say("hi")
+            await talker.says(it, clock, "half an ans")
+            await passes_within(it, clock, MINUTE_MS)
+            await until(lambda: len(talker.turns) == 2)
+            await talker.says(it, clock, "once more")
+            await passes_within(it, clock, 1_000)
+            talker.ends.put_nowait("answer")
+            await goes_on_owing(it, clock)
+
+    run(main())
+    assert len(died) == 1
+    assert shown(platform) == [("half an ans", "once more", "answer")]
+    assert [event.data["messageId"] for event in lane_events(tmp_path, "delivery/draft")] == ["out1"]
 
 
 def test_an_edit_in_doubt_is_repeated_without_a_notice(tmp_path: Path) -> None:
