@@ -306,7 +306,7 @@ class SessionActor(PooledActor):
         now, ports, gate = self._now, self._ports, self._gate
         now.time = ports.clock.now_ms()
         now.draining = ports.switches.draining or self._calm != ""
-        kind = message.__class__
+        kind = type(message)
         if kind is Durable:
             offered = self._offered
             if offered is not None and offered.id == message.commit:
@@ -429,7 +429,7 @@ class SessionActor(PooledActor):
         effect: Any
         if out.effects:
             for permit, effect in out.effects:
-                kind = effect.__class__
+                kind = type(effect)
                 # What each turn lets out goes straight to its place, with no call more; the rest by the table.
                 if kind is Ack:
                     ports.receipts.accepted(effect)
@@ -441,7 +441,7 @@ class SessionActor(PooledActor):
                     _LEAVE[kind](self, permit, effect)
         if out.internal:
             for internal in out.internal:
-                _LEAVE[internal.__class__](self, None, internal)
+                _LEAVE[type(internal)](self, None, internal)
         if out.slots_back:
             ports.slots.give_back(self.key, out.slots_back)
         if self._granted and not self._gate.holds(SlotGranted):
