@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from seriatim.events import Data, Event
 
@@ -30,7 +30,7 @@ class OpenTurn(Struct, gc=False):
 
     number: int
     step: int = 0
-    calls: dict[str, int | None] = {}
+    calls: dict[str, int | None] = field(default_factory=dict)
 
 
 Draft = Callable[[str, Data, tuple[int, ...] | None], None]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from seriatim.batch import Batch, Now, Rules
 from seriatim.commits import Commit, Durable, Outcome, Refused, Unknown
@@ -78,8 +78,8 @@ class Out(Struct):
     the gate only collects mail for its successor.
     """
 
-    effects: list[tuple[Permit, Effect]] = []
-    internal: list[Effect] = []
+    effects: list[tuple[Permit, Effect]] = field(default_factory=list)
+    internal: list[Effect] = field(default_factory=list)
     slots_back: int = 0
     commit: Commit | None = None
     wake_at: int | None = None
