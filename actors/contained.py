@@ -173,7 +173,9 @@ class ContainedMailbox(Mailbox):
                 phase = "receive"
                 envelopes_max -= 1
             receive = actor.on_receive
-            while envelopes_max > 0 and (self.urgent or self.fresh or self.out or self.urgent_out):
+            while self.urgent or self.fresh or self.out or self.urgent_out:
+                if envelopes_max <= 0:
+                    return True
                 envelopes_max -= 1
                 item = self._next()
                 kind = item.__class__
@@ -185,14 +187,11 @@ class ContainedMailbox(Mailbox):
                     phase = "stop"
                     self._stop(actor, item)
                     return False
-            if self.out or self.fresh or self.urgent or self.urgent_out:
-                return True
             item = None
             actor.on_drained()
         except BaseException as error:
             self._crash(actor, error, item, phase)
-            return False
-        return bool(self.fresh or self.urgent or self.out or self.urgent_out)
+        return False  # what on_drained sent to itself is seen when the flag is released
 
     def interject(self, message: Any) -> None:
         """Serve one message inside another actor's activation. Our thread; the caller has just taken ``idle``.
@@ -210,7 +209,10 @@ class ContainedMailbox(Mailbox):
             self._crash(actor, error, message, "receive")
         finally:
             seat.box = outer
-            self._rest_or_wake()
+            # _rest_or_wake, inline: each hand comes through here.
+            self.idle.release()
+            if (self.fresh or self.urgent or self.out or self.urgent_out) and self.idle.acquire(False):
+                self.dispatcher.schedule(self)
 
     def _next(self) -> Any:
         """Take the next message out, runtime mail first; there is one."""

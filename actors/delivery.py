@@ -8,11 +8,10 @@ brings it back.
 from __future__ import annotations
 
 import random
-from collections import deque
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
-from attrs import Factory, define, frozen
+from attrs import frozen
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -35,6 +34,8 @@ SOON_MS = 2_000
 """A stop waits for what goes on within that time: a shorter pause, or a send that began no longer ago."""
 WAIT_RECORDED_MS = 5_000
 """A wait that the platform asked for and that is longer than this is kept over a restart."""
+
+_FIRST_ONLY: Final = (0,)
 
 
 class SendDone(Struct, frozen=True):
@@ -80,8 +81,7 @@ class _Retry:
     chat: str
 
 
-@define
-class _Job:
+class _Job(Struct, eq=False):
     """One owed reply in a chat's queue; ``due`` are the parts that are left, in order.
 
     ``target``: the debt's, without what turned out to be gone. ``draft``: the message that the first part is edited
@@ -91,7 +91,8 @@ class _Job:
 
     lane: str
     effect: Deliver
-    due: list[int]
+    chat: _Chat
+    due: tuple[int, ...]
     recorded: bool
     target: Target
     since: int
@@ -106,11 +107,11 @@ class _Job:
     born: float | None = None
 
 
-@define
-class _Chat:
+class _Chat(Struct, eq=False):
     """A chat's replies, oldest first. ``rests_until``: of the clock's monotonic ms, None without an end in sight."""
 
-    jobs: deque[_Job] = Factory(deque)
+    id: str
+    jobs: list[_Job]
     resting: bool = False
     rests_until: float | None = None
 
@@ -149,7 +150,7 @@ class DeliveryActor(PooledActor):
         self._age_ms_max = age_ms_max
         self._ambiguous_max = ambiguous_max
         self._chats: dict[str, _Chat] = {}
-        self._jobs: dict[str, tuple[str, _Job]] = {}
+        self._jobs: dict[str, _Job] = {}
         self._cut_off: dict[str, None] = {}
         """Chats that wait for the platform to be back: one timer for all of them."""
         self._drafts = drafts
@@ -183,7 +184,7 @@ class DeliveryActor(PooledActor):
             chat = self._chats.get(message.chat)
             if chat is not None:
                 chat.resting = False
-                self._advance(message.chat)
+                self._advance(chat)
         elif self._drafts is not None:
             self._drafts.on_receive(message)
 
@@ -196,54 +197,95 @@ class DeliveryActor(PooledActor):
 
     def _take_up(self, message: TakeUp) -> None:
         effect = message.effect
-        known = self._jobs.get(effect.delivery)
+        delivery, target = effect.delivery, effect.target
+        known = self._jobs.get(delivery)
         if known is not None:
             # A new incarnation of the lane lists its debts: what it was asked has died with the one before.
-            known[1].asked = False
-            known[1].lane = message.lane
-            if effect.target.chat_id != known[1].effect.target.chat_id:
-                self._readdress(known[0], known[1], effect.target)
+            known.asked = False
+            known.lane = message.lane
+            if target.chat_id != known.effect.target.chat_id:
+                self._readdress(known, target)
                 return
-            if effect.since > known[1].since:
-                self._try_on(known[0], known[1], effect)
-            self._advance(known[0])
+            if effect.since > known.since:
+                self._try_on(known, effect)
+            self._advance(known.chat)
             return
-        chat_id = _chat_of(effect.target)
-        draft = effect.draft
-        if self._drafts is not None and effect.claim:
-            draft = self._drafts.ended(message.lane, effect.claim, effect.delivery) or draft
-        job = _Job(
-            message.lane,
-            effect,
-            list(effect.due),
-            effect.first_attempt_recorded,
+        draft, drafts = effect.draft, self._drafts
+        if drafts is not None and effect.claim:
+            draft = drafts.ended(message.lane, effect.claim, delivery) or draft
+        channel: Channel | None = None
+        if (
+            effect.due == _FIRST_ONLY
+            and not effect.until
+            and (drafts is None or not drafts.under_way(delivery))
+            and _chat_of(target) not in self._chats
+            and self._clock.now_ms() - effect.since <= self._age_ms_max
+        ):
+            channel = self._sender.channel(target)
+            if channel.up and (effect.first_attempt_recorded or channel.idempotent):
+                self._send_at_once(message.lane, effect, draft)
+                return
+        job = self._file(message.lane, effect, draft)
+        chat = job.chat
+        if effect.until and not chat.resting and (wait_ms := effect.until - self._clock.now_ms()) > 0:
+            self._rest(chat, min(wait_ms, self._age_ms_max))  # a clock that jumped holds nobody up for ever
+            return
+        self._advance(chat, channel)
+
+    def _send_at_once(self, lane: str, effect: Deliver, draft: str) -> None:
+        """The plain way: one part, and nothing before it in its chat. It is filed only if it isn't over by then."""
+        began, delivery = self._clock.monotonic_ms(), effect.delivery
+        out = Outbound(
+            delivery,
+            0,
+            len(effect.parts),
+            effect.parts[0],
             effect.target,
-            effect.since,
+            f"{delivery}.0",
+            1,
+            False,
             draft,
+            lane,
         )
-        self._jobs[effect.delivery] = (chat_id, job)
+        done = self._sender.send(out, self._sent)
+        if done is not None and done.error is None:
+            self._post(lane, PartSettled(delivery, 0, done.message_id))
+            self._ended(delivery)
+            return
+        job = self._file(lane, effect, draft)
+        self._age_of(job, began)
+        job.sending, job.began, job.attempt = True, began, 1
+        if done is not None:
+            self._done(done)
+
+    def _file(self, lane: str, effect: Deliver, draft: str) -> _Job:
+        """A job for it, the last of its chat's."""
+        chat, recorded = self._chat_at(effect.target), effect.first_attempt_recorded
+        job = _Job(lane, effect, chat, effect.due, recorded, effect.target, effect.since, draft)
+        self._jobs[effect.delivery] = job
+        chat.jobs.append(job)
+        return job
+
+    def _chat_at(self, target: Target) -> _Chat:
+        chat_id = _chat_of(target)
         chat = self._chats.get(chat_id)
         if chat is None:
-            chat = self._chats[chat_id] = _Chat()
-        chat.jobs.append(job)
-        if effect.until and not chat.resting and (wait_ms := effect.until - self._clock.now_ms()) > 0:
-            self._rest(chat_id, chat, min(wait_ms, self._age_ms_max))  # a clock that jumped holds nobody up for ever
-            return
-        self._advance(chat_id)
+            chat = self._chats[chat_id] = _Chat(chat_id, [])
+        return chat
 
     def _draft_settled(self, delivery: str, message_id: str) -> None:
         """What the reply waited for is known: the message to edit it into, if there is one."""
-        known = self._jobs.get(delivery)
-        if known is not None:
-            known[1].draft = message_id
-            self._advance(known[0])
+        job = self._jobs.get(delivery)
+        if job is not None:
+            job.draft = message_id
+            self._advance(job.chat)
 
-    def _try_on(self, chat_id: str, job: _Job, effect: Deliver) -> None:
+    def _try_on(self, job: _Job, effect: Deliver) -> None:
         """Somebody asked for it: at once, with its age from now on."""
         job.since, job.failures, job.ambiguous = effect.since, 0, 0
         job.born = None
         job.target = effect.target
-        self._chats[chat_id].resting = False
+        job.chat.resting = False
 
     def _look_again(self) -> None:
         """One look for all: whether the platform is back, and whose time is over meanwhile."""
@@ -252,86 +294,84 @@ class DeliveryActor(PooledActor):
             chat = self._chats.get(chat_id)
             if chat is not None:
                 chat.resting = False
-                self._advance(chat_id)
+                self._advance(chat)
 
-    def _readdress(self, chat_id: str, job: _Job, target: Target) -> None:
+    def _readdress(self, job: _Job, target: Target) -> None:
         """The chat has another id now; a part that is on its way to the old one is waited for first."""
         if job.sending:
             job.moves_to = target
             return
-        self._chats[chat_id].jobs.remove(job)
+        before = job.chat
+        before.jobs.remove(job)
         job.moves_to = None
         job.effect = replace(job.effect, target=target)
         job.target = target
-        there = _chat_of(target)
-        self._jobs[job.effect.delivery] = (there, job)
-        self._chats.setdefault(there, _Chat()).jobs.append(job)
-        self._advance(chat_id)
-        self._advance(there)
+        job.chat = self._chat_at(target)
+        job.chat.jobs.append(job)
+        self._advance(before)
+        self._advance(job.chat)
 
     def _debts(self, message: Debts) -> None:
         owed = frozenset(message.effect.deliveries)
-        for delivery, (_, job) in list(self._jobs.items()):
+        for delivery, job in list(self._jobs.items()):
             if job.lane == message.lane and delivery not in owed:
                 self._drop(DropDelivery(job.effect.target, delivery))
 
     def _drop(self, message: DropDelivery) -> None:
-        known = self._jobs.get(message.delivery)
-        if known is None:
+        job = self._jobs.get(message.delivery)
+        if job is None:
             return
-        chat_id, job = known
-        chat = self._chats[chat_id]
         # What is on its way can't be called back; its end is heard in _done.
-        job.due = [part for part in job.due if part < message.first]
+        job.due = tuple(part for part in job.due if part < message.first)
         if job.sending or job.due:
             return
-        chat.jobs.remove(job)
+        job.chat.jobs.remove(job)
         self._forget(job)
-        self._advance(chat_id)
+        self._advance(job.chat)
 
-    def _advance(self, chat_id: str) -> None:
-        """Do the next thing for a chat: ask for an attempt, or send."""
-        chat = self._chats[chat_id]
-        while chat.jobs and not chat.resting:
-            job = chat.jobs[0]
+    def _advance(self, chat: _Chat, channel: Channel | None = None) -> None:
+        """Do the next thing for a chat: ask for an attempt, or send. ``channel``: as it is now, if that is known."""
+        jobs = chat.jobs
+        while jobs and not chat.resting:
+            job = jobs[0]
             if job.sending or job.asked:
                 return
             if not job.due:
-                chat.jobs.popleft()
+                del jobs[0]
                 self._forget(job)
                 continue
-            if self._age_of(job) > self._age_ms_max:
-                self._give_up(chat, job, TOO_OLD)
+            now = self._clock.monotonic_ms()
+            if self._age_of(job, now) > self._age_ms_max:
+                self._give_up(job, TOO_OLD)
                 continue
             if self._drafts is not None and self._drafts.under_way(job.effect.delivery):
                 return  # its end tells whether there is a message to edit
-            channel = self._sender.channel(job.effect.target)
+            channel = channel or self._sender.channel(job.effect.target)
             if not channel.up:
                 chat.resting, chat.rests_until = True, None
                 if not self._cut_off:
                     signal_later(self._clock, DOWN_POLL_MS, self.own_ref, _Retry(""))
-                self._cut_off[chat_id] = None
+                self._cut_off[chat.id] = None
             elif channel.idempotent or (job.recorded and not job.due[0]):
-                self._send(chat, job, max(1, job.attempt), repeat=False)
+                self._send(job, now, max(1, job.attempt))
             else:
                 job.asked = True
                 self._post(job.lane, AttemptWanted(job.effect.delivery, job.due[0]))
             return
-        if not chat.jobs:
-            del self._chats[chat_id]
+        if not jobs:
+            del self._chats[chat.id]
 
-    def _age_of(self, job: _Job) -> float:
+    def _age_of(self, job: _Job, now: float) -> float:
         """How long it has been owed, ms: by the wall when it is first looked at, from then on by what this process has
         lived. A wall clock that is set meanwhile makes nothing old.
         """
-        now = self._clock.monotonic_ms()
         if job.born is None:
             job.born = now - max(0, self._clock.now_ms() - job.since)
         return now - job.born
 
-    def _give_up(self, chat: _Chat, job: _Job, reason: str, detail: str = "") -> None:
+    def _give_up(self, job: _Job, reason: str, detail: str = "") -> None:
         self._post(job.lane, PartAbandoned(job.effect.delivery, job.due[0], reason, detail))
-        chat.jobs.popleft()
+        del job.chat.jobs[0]
         self._forget(job)
 
     def _forget(self, job: _Job) -> None:
@@ -341,27 +381,27 @@ class DeliveryActor(PooledActor):
     # --- sends -----------------------------------------------------------------------------------------
 
     def _permitted(self, message: SendPart) -> None:
-        known = self._jobs.get(message.delivery)
-        if known is None:
+        job = self._jobs.get(message.delivery)
+        if job is None:
             return
-        job = known[1]
         if job.asked and not job.sending and job.due and job.due[0] == message.part:
             job.asked = False
-            self._send(self._chats[known[0]], job, message.attempt, repeat=message.marked, look=message.look)
+            now = self._clock.monotonic_ms()
+            self._send(job, now, message.attempt, repeat=message.marked, look=message.look)
 
-    def _send(self, chat: _Chat, job: _Job, attempt: int, *, repeat: bool, look: bool = False) -> None:
+    def _send(self, job: _Job, now: float, attempt: int, *, repeat: bool = False, look: bool = False) -> None:
         effect, part = job.effect, job.due[0]
+        delivery, text = effect.delivery, effect.parts[part]
         job.sending = True
-        job.began = self._clock.monotonic_ms()
+        job.began = now
         job.attempt = attempt
-        text = effect.parts[part]
         out = Outbound(
-            effect.delivery,
+            delivery,
             part,
             len(effect.parts),
             marked(text) if repeat else text,
             job.target,
-            f"{effect.delivery}.{part}",
+            f"{delivery}.{part}",
             attempt,
             look,
             job.draft if part == 0 else "",
@@ -370,7 +410,7 @@ class DeliveryActor(PooledActor):
         done = self._sender.send(out, self._sent)
         if done is None:
             return
-        if len(job.due) == 1 and len(chat.jobs) == 1:
+        if len(job.due) == 1 and len(job.chat.jobs) == 1:
             self._done(done)
         else:
             self.own_ref.signal(done)  # many parts sent in one go would hold everybody else up
@@ -380,26 +420,23 @@ class DeliveryActor(PooledActor):
         self.own_ref.signal(done)
 
     def _done(self, message: SendDone) -> None:
-        known = self._jobs.get(message.delivery)
-        if known is None:
+        job = self._jobs.get(message.delivery)
+        if job is None:
             return
-        chat_id, job = known
         job.sending = False
         error = message.error
         if error is None:
             job.failures = job.ambiguous = 0
-            if job.due:
-                del job.due[0]
+            job.due = job.due[1:]
             self._post(job.lane, PartSettled(message.delivery, message.part, message.message_id))
         elif job.due:
-            self._failed(chat_id, job, message.part, error)
+            self._failed(job, message.part, error)
         if job.moves_to is not None and message.delivery in self._jobs:
-            self._readdress(chat_id, job, job.moves_to)
+            self._readdress(job, job.moves_to)
         else:
-            self._advance(chat_id)
+            self._advance(job.chat)
 
-    def _failed(self, chat_id: str, job: _Job, part: int, error: SendError) -> None:
-        chat = self._chats[chat_id]
+    def _failed(self, job: _Job, part: int, error: SendError) -> None:
         delivery = job.effect.delivery
         if error.moved_to is not None:
             self._chat_moved(job.lane, job.effect.target.chat_id, error.moved_to)
@@ -408,12 +445,13 @@ class DeliveryActor(PooledActor):
             job.recorded = False
             return
         if error.permanent:
-            self._give_up(chat, job, error.code or "refused", error.reason)
+            self._give_up(job, error.code or "refused", error.reason)
             return
         wait: float
         if error.retry_after_s is not None:
             # No longer than the reply may wait: a platform that asks for a week gets its silence, and no answer.
-            wait = min(error.retry_after_s * 1000, max(1, self._age_ms_max - self._age_of(job)) + 1)
+            left = self._age_ms_max - self._age_of(job, self._clock.monotonic_ms())
+            wait = min(error.retry_after_s * 1000, max(1, left) + 1)
         else:
             backed_off = min(RETRY_MS_MIN * 2 ** min(job.failures, 10), RETRY_MS_MAX)
             wait = backed_off * (0.75 + 0.5 * self._rng.random())
@@ -424,11 +462,11 @@ class DeliveryActor(PooledActor):
         else:
             job.ambiguous += 1
             if job.ambiguous >= self._ambiguous_max:
-                self._give_up(chat, job, TOO_MANY_DOUBTS)
+                self._give_up(job, TOO_MANY_DOUBTS)
                 return
         job.recorded = False  # from now on each attempt has a record of its own
         job.failures += 1
-        self._rest(chat_id, chat, wait)
+        self._rest(job.chat, wait)
 
     def _lost_its_place(self, job: _Job, part: int, error: SendError) -> bool:
         """Whether what the part hung on is gone, so that it is sent without: draft, message replied to, thread."""
@@ -445,9 +483,9 @@ class DeliveryActor(PooledActor):
             return False
         return True
 
-    def _rest(self, chat_id: str, chat: _Chat, wait_ms: float) -> None:
+    def _rest(self, chat: _Chat, wait_ms: float) -> None:
         chat.resting, chat.rests_until = True, self._clock.monotonic_ms() + wait_ms
-        signal_later(self._clock, wait_ms, self.own_ref, _Retry(chat_id))
+        signal_later(self._clock, wait_ms, self.own_ref, _Retry(chat.id))
 
 
 def _moves(chat: _Chat, now: float) -> bool:

@@ -147,6 +147,8 @@ class Merger:
         self._jobs: dict[str, _Job] = {}
         self._waiting: list[_Job] = []
         self._reading: dict[str, list[MoveSession]] = {}
+        self._unanswered: dict[str, MoveSession] = {}
+        """Moves that a lane's command asked for, by its id."""
         self._behind: list[MoveSession] = []
         """Moves whose lanes another job has: when one has ended they look again who has the session."""
         self._learning: list[LearnAlias] = []
@@ -159,6 +161,8 @@ class Merger:
             case LearnAlias():
                 self.learn(message)
             case MoveSession():
+                if message.command is not None:
+                    self._unanswered[message.command.id] = message
                 self.move(message)
             case BindingRead():
                 self.binding_read(message)
@@ -265,6 +269,10 @@ class Merger:
         """Whether a job waits for the lane in order to have it go into another."""
         job = self._jobs.get(key)
         return job is not None and key in job.rest
+
+    def is_answering(self, key: str) -> bool:
+        """Whether a command of the lane is here: what came behind it waits, also for a lane that begins anew."""
+        return any(self.serving(order.to) == key for order in self._unanswered.values())
 
     def serves(self, key: str) -> bool:
         """Whether a lane that a job waits for takes mail meanwhile."""
@@ -564,8 +572,13 @@ class Merger:
         self._answer(order, MoveAnswer(outcome))
 
     def _answer(self, order: MoveSession, answer: MoveAnswer) -> None:
-        if order.command is not None and answer.outcome != "moved":
-            self._place(order.to, MoveRefused(order.command, answer.outcome))
+        if order.command is not None:
+            self._unanswered.pop(order.command.id, None)
+            if answer.outcome != "moved":
+                self._place(order.to, MoveRefused(order.command, answer.outcome))
+            lane = self._lanes.get(self.serving(order.to))
+            if lane is not None and lane.state == "halting" and lane.key not in self._jobs:
+                self._go_live(lane)
         if order.done is not None:
             order.done(answer)
 

@@ -168,7 +168,12 @@ class Drafts:
     # --- the hint --------------------------------------------------------------------------------------
 
     def _working(self, message: Working) -> None:
-        self._running[message.lane] = _Draft(message, message.draft)
+        known = self._running.get(message.lane)
+        draft = self._running[message.lane] = _Draft(message, message.draft)
+        if not message.draft and known is not None and known.message_id and known.working.claim == message.claim:
+            # Its lane died before it had recorded the id: the same messages' next turn goes on in the same place.
+            draft.message_id = known.message_id
+            self._post(message.lane, DraftShown(message.generation, message.claim, known.message_id))
         if self._types:
             self._sender.typing(message.target)
             self._tick()

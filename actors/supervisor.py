@@ -312,7 +312,8 @@ class SupervisorActor(PooledActor):
             mailbox_max=MAILBOX_MAX,
         )
         # One that a job only wants to rest takes no mail, unless a turn runs that its mail may concern.
-        halts = wanted and not kept and not lane.failing and not self._merger.serves(lane.key)
+        waits = not self._merger.serves(lane.key) if wanted else self._merger.is_answering(lane.key)
+        halts = waits and not kept and not lane.failing
         lane.state = "quarantined" if lane.failing else "halting"
         if wanted and not lane.failing:
             self._merger.reborn(lane.key)

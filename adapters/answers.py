@@ -7,7 +7,7 @@ adapter's fault. A number where a platform's id is needed stands for its digits,
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, TypeVar, cast, get_args
+from typing import Any, Final, NoReturn, TypeVar, cast, get_args
 
 from seriatim.errors import InvalidInputError, SendCode, SendError
 from seriatim.events import mend_text
@@ -31,7 +31,10 @@ def message_id_of(sent: Any, fault: Fault) -> str | None:
         return None
     if not isinstance(sent, Sent):
         raise InvalidInputError("send", f"a Sent is needed, not {type(sent).__name__}")
-    return _kept("message_id", sent.message_id, _id, fault) or None
+    given = sent.message_id
+    if type(given) is str and given.isascii() and len(given) <= ID_CHARS_MAX and "\0" not in given:
+        return given or None  # as good as all of them; _id says the same
+    return _kept("message_id", given, _id, fault) or None
 
 
 def refusal_of(error: SendError, fault: Fault) -> SendError:
@@ -54,11 +57,9 @@ def refusal_of(error: SendError, fault: Fault) -> SendError:
     )
 
 
-def text_max_of(text_max: Any) -> int:
-    """How much one message holds. Raises InvalidInputError for what is no number."""
-    if type(text_max) is not int:
-        raise InvalidInputError("text_max", f"a whole number is needed, not {type(text_max).__name__}")
-    return text_max
+def refuse_text_max(text_max: Any) -> NoReturn:
+    """How much one message holds is no whole number. Raises InvalidInputError."""
+    raise InvalidInputError("text_max", f"a whole number is needed, not {type(text_max).__name__}")
 
 
 def _kept(name: str, given: Any, check: Callable[[Any], T | None], fault: Fault) -> T | None:

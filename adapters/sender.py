@@ -12,7 +12,7 @@ import attrs
 from seriatim.actors.delivery import SendDone
 from seriatim.actors.eager import begin
 from seriatim.actors.outlet import Report
-from seriatim.adapters.answers import message_id_of, refusal_of, text_max_of
+from seriatim.adapters.answers import message_id_of, refusal_of, refuse_text_max
 from seriatim.adapters.base import Adapter, Edits, Lookup
 from seriatim.errors import InvalidInputError, SendError
 from seriatim.model import Outbound, Sent, Target
@@ -153,10 +153,14 @@ class AdapterSender:
 
     def channel(self, target: Target) -> Channel:
         """The way to ``target`` as of now."""
+        adapter = self._adapter
         try:
-            up, text_max = self._adapter.connected, text_max_of(self._adapter.text_max(target))
+            up = adapter.connected
+            text_max: Any = adapter.text_max(target)
+            if type(text_max) is not int:
+                refuse_text_max(text_max)
         except Exception as error:  # noqa: BLE001
-            self._on_error(f"adapter {self._adapter.account}", error)
+            self._on_error(f"adapter {adapter.account}", error)
             return Channel()
         channel = self._channel
         if channel.up is not up or channel.text_max != text_max:

@@ -81,7 +81,6 @@ class Now:
     what a lane's turn of a generation has shown of its answer so far, ``output`` what a delegation has given.
     ``uncompressed``: session and turn after which a compression was tried in vain: the next turn doesn't wait for it.
     ``started``: when the incarnation began (epoch ms). ``expects``: whether an item of this album is on its way in.
-    ``moving``: another lane's session is being bound to this one: start no turn before that is decided.
     ``person``: for whom a slot is being taken. ``standing``: how that person stands with what they may use.
     """
 
@@ -94,7 +93,6 @@ class Now:
     streamed: Callable[[str, int], str] = _nothing_streamed
     output: Callable[[str, str], str] = _no_output
     uncompressed: tuple[str, int] | None = None
-    moving: bool = False
     started: int = 0
     expects: Callable[[str, str], bool] = _nothing
     person: str = ""

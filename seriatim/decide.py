@@ -183,7 +183,7 @@ def _accept(batch: Batch, m: Inbound, kind: str) -> None:
 def start_next(batch: Batch) -> None:
     """Start the next turn if the lane is idle, has work, and gets a slot (T1)."""
     state = batch.state
-    if state.running is not None or not (state.queue or state.interrupted) or batch.now.draining or batch.now.moving:
+    if state.running is not None or not (state.queue or state.interrupted) or batch.now.draining:
         return
     if state.interrupted or state.queue[0].kind == "wake":
         drop_left(batch)
@@ -458,7 +458,6 @@ def _slot_granted(batch: Batch, m: SlotGranted | HoldOver) -> None:
 
 
 def _move_refused(batch: Batch, m: MoveRefused) -> None:
-    batch.now.moving = False
     move_refused(batch, m)
     start_next(batch)
 

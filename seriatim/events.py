@@ -19,6 +19,7 @@ Data = dict[str, Any]
 
 FORMAT_VERSION: Final = 1
 SAFE_INTEGER_MAX: Final = 2**53 - 1
+SAFE_INTEGER_MIN: Final = -SAFE_INTEGER_MAX
 DEPTH_MAX: Final = 200
 _LONE_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
@@ -67,8 +68,8 @@ def is_plain(data: Any, depth: int = 0) -> bool:
     """Whether ``data``, a dict or a list, holds JSON's own types and numbers only, nested within DEPTH_MAX.
 
     With text that encodes to UTF-8 (whoever encodes finds out for nothing) this is ``check_lossless``
-    without the explanation. The write path calls it for every event: no paths, no stack, the common cases
-    first and inline. (A check of a whole group's data at once, level by level in C, was no faster.)
+    without the explanation. The write path calls it for what an event's data holds: no paths, no stack, the
+    common cases first and inline. (A check of a whole group's data at once, level by level in C, was no faster.)
     """
     if depth >= DEPTH_MAX:
         return False
@@ -84,17 +85,18 @@ def is_plain(data: Any, depth: int = 0) -> bool:
         if kind is str:
             continue
         if kind is int:
-            if not -SAFE_INTEGER_MAX <= item <= SAFE_INTEGER_MAX:
+            if not SAFE_INTEGER_MIN <= item <= SAFE_INTEGER_MAX:
                 return False
         elif kind is dict or kind is list:
             if not is_plain(item, depth + 1):
                 return False
-        elif not _is_rarer(kind, item):
+        elif not is_rarer(kind, item):
             return False
     return True
 
 
-def _is_rarer(kind: type, item: Any) -> bool:
+def is_rarer(kind: type, item: Any) -> bool:
+    """Whether ``item``, of that type, is one of JSON's rarer values: a number that JSON keeps, a truth value, None."""
     if kind is float:
         return math.isfinite(item) and (bool(item) or math.copysign(1.0, item) > 0)
     return kind is bool or item is None

@@ -52,6 +52,7 @@ from seriatim.mail import (
     TurnBroken,
     at_the_door,
 )
+from seriatim.moving import Moving
 from seriatim.shown import Loaded, Wanted
 from seriatim.turn import DelegationEnded, StepOffered, ToolFinished, TurnAsks, TurnEnded
 
@@ -145,7 +146,7 @@ class Gate:
         self._unknown = False
         self._over = False
         self._absent = False
-        self._wanted: Wanted | None = None
+        self._wanted: Wanted | Moving | None = None
         self._loaded: Loaded | None = None
 
     # --- the three doors -------------------------------------------------------------------------------
@@ -155,16 +156,16 @@ class Gate:
         kind = type(message)
         out = Out()
         if kind in LAZY:
-            self._lazy.append(message)
-            if self._lazy_at is None:
-                self._lazy_at = now.time + LAZY_WINDOW_MS
+            self.put_off(message, now.time)
         elif self._in_flight is None:
             if self._goes_next(message):
                 mail = [*self._lazy, message]
                 self._lazy, self._lazy_at = [], None
                 self._stage(mail, now, out)
-            else:
+            elif self._wanted is None:
                 self._put_in(message)
+            else:
+                self._put_behind(message, out)
             if self._in_flight is None:
                 self._advance(now, out)
         elif kind is Inbound and not self._has_room(message):
@@ -174,6 +175,24 @@ class Gate:
         if self._in_flight is None or self._unknown:
             out.wake_at = self._wake_at()
         return out
+
+    def put_off(self, message: Mail, time: int) -> int | None:
+        """``offer`` of lazy mail, without an Out: there is nothing to do for it before the ``wake_at`` given back."""
+        self._lazy.append(message)
+        if self._lazy_at is None:
+            self._lazy_at = time + LAZY_WINDOW_MS
+        return self._wake_at()
+
+    def _put_behind(self, message: Mail, out: Out) -> None:
+        """Take mail in while something is waited for; it may be that: an answer stands before what waited for it."""
+        wanted = self._wanted
+        if type(message) is MoveRefused and type(wanted) is Moving and message.command.id == wanted.order.command.id:
+            self._wanted = None
+            self._put_back([message])
+        elif type(message) is Inbound and not self._has_room(message):
+            out.internal.append(Nack(message.id, "lane_busy"))
+        else:
+            self._put_in(message)
 
     def settled(self, outcome: Outcome, now: Now) -> Out:
         """Take the writer's answer to the commit in flight; others are answers to a dead incarnation."""
@@ -207,7 +226,7 @@ class Gate:
         """Take the answer to a ReadShown; what waited for it is decided."""
         out = Out()
         wanted = self._wanted
-        if wanted is not None and (wanted.session, wanted.whole, wanted.besides) == (
+        if type(wanted) is Wanted and (wanted.session, wanted.whole, wanted.besides) == (
             loaded.session,
             loaded.whole,
             loaded.besides,
@@ -240,6 +259,10 @@ class Gate:
     def quiescent(self) -> bool:
         """Whether nothing is in flight, stashed, lazy or kept: ``durable`` is all there is."""
         return not (self._in_flight or self._stash or self._lazy or self._kept)
+
+    def may_end(self) -> bool:
+        """Whether the incarnation may end here, all that it has decided being durable; ``leftover`` is the rest."""
+        return type(self._wanted) is Moving or self.quiescent()
 
     @property
     def over(self) -> bool:
@@ -355,14 +378,13 @@ class Gate:
             for index, message in enumerate(mail):
                 try:
                     RULES[type(message)](batch, message)
-                except Wanted as wanted:
-                    # What came before is made durable first, so that what is read is as far as the lane is.
+                except (Wanted, Moving) as wanted:
+                    # What came before is made durable first, so that what is read, or moved, is as far as the lane is.
                     out.slots_back += batch.slots_taken
                     self._put_back(mail[index:])
                     mail = mail[:index]
                     if not mail:
-                        self._wanted = wanted
-                        out.internal.append(ReadShown(wanted.session, wanted.whole, wanted.besides))
+                        self._wait_for(wanted, out)
                     break
                 except Exception as error:  # noqa: BLE001  (whatever a rule raises, the lane goes on)
                     # The fork is spoilt: redo the batch without the message.
@@ -389,6 +411,16 @@ class Gate:
             else:
                 return batch, mail
         return None, mail
+
+    def _wait_for(self, wanted: Wanted | Moving, out: Out) -> None:
+        """Decide nothing until what the first message of the stash needs is there."""
+        self._wanted = wanted
+        if type(wanted) is Moving:
+            self._stash_bytes -= _size(self._stash.pop(0))
+            out.internal.append(wanted.order)
+        else:
+            assert type(wanted) is Wanted
+            out.internal.append(ReadShown(wanted.session, wanted.whole, wanted.besides))
 
     def _release(self, batch: Batch, commit_id: str, out: Out) -> None:
         self.durable = batch.state

@@ -342,8 +342,7 @@ class Outbound(Struct, frozen=True):
     lane: str = ""
 
 
-@frozen
-class Sent:
+class Sent(Struct, frozen=True):
     """The platform confirmed the part; ``message_id`` is its id there, when it gives one."""
 
     message_id: str | None = None

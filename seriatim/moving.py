@@ -1,11 +1,11 @@
-"""The answer to a command whose session could not be moved to its lane (see ``mail.MoveRefused``)."""
+"""A command that asks for another lane's session: the supervisor decides it, and says so where it is not moved."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from seriatim.batch import Batch
-from seriatim.effects import Ack, AckDuplicate, Finished
+from seriatim.effects import Ack, AckDuplicate, Finished, MoveHere
 from seriatim.inbox import accepted_data, reply_target
 from seriatim.mail import MoveRefused
 
@@ -16,6 +16,18 @@ MOVE_TEXTS: Final = {
     "unknown": "There is no such conversation.",
 }
 MOVE_UNAVAILABLE_TEXT: Final = "The conversation can't be changed now; try again later."
+
+
+class Moving(Exception):  # noqa: N818  (no error: the message is somebody else's to decide)
+    """Raised by a rule before it drafts anything: ``order`` goes to the supervisor, and the message with it.
+
+    The gate makes durable what came before, and holds what comes behind until the answer is there: MoveRefused, or the
+    end of the incarnation, since a move that is made begins a new one. So all of it is said in the right conversation.
+    """
+
+    def __init__(self, order: MoveHere) -> None:
+        super().__init__(order.session)
+        self.order = order
 
 
 def move_refused(batch: Batch, m: MoveRefused) -> None:

@@ -16,6 +16,7 @@ from seriatim.events import lane_log
 from seriatim.lane import LaneState
 from seriatim.limits import RESUME_LISTED_MAX
 from seriatim.mail import Inbound
+from seriatim.moving import Moving
 from seriatim.scope import asker_of, in_scope, prefix_of
 from seriatim.shown import Shown, TitledOf
 from seriatim.surface_commands import BUSY_TEXT, at_work, preview
@@ -98,11 +99,7 @@ def _numbered(state: LaneState, wanted: str) -> str | None:
 def _take_up(batch: Batch, m: Inbound, shown: Shown, title: str) -> None:
     if shown.lane != lane_log(batch.state.key):
         # Another lane's binding is the supervisor's to move, in a commit that takes the command in and answers it.
-        batch.keys.pop(m.key, None)
-        # What comes behind it is said in the conversation that it asks for: a move that is made ends the incarnation.
-        batch.now.moving = True
-        batch.internal.append(MoveHere(shown.session, batch.state.bound, m, RESUMED_TEXT.format(title)))
-        return
+        raise Moving(MoveHere(shown.session, batch.state.bound, m, RESUMED_TEXT.format(title)))
     accept_command(batch, m)
     if shown.session != batch.state.bound:
         leave_session(batch)

@@ -8,23 +8,23 @@ part that is lost, moved or changed breaks itself and every later one.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import chain as _chain
 from typing import Any, Final, NamedTuple
 from zlib import crc32
 
 import msgspec
 
 from seriatim.errors import InvalidInputError, LosslessJsonError
-from seriatim.events import SAFE_INTEGER_MAX, Data, Event, check_lossless, is_plain
+from seriatim.events import SAFE_INTEGER_MAX, SAFE_INTEGER_MIN, Data, Event, check_lossless, is_plain, is_rarer
 from seriatim.upcasters import UPCASTERS, upcast
 
 _TYPE_CHARS_MAX: Final = 200
 _TYPES_KNOWN_MAX: Final = 4096
 _types_known: set[str] = set()
 _INT: Final = {int}
-_DICT: Final = {dict}
-flatten: Final = _chain.from_iterable
 LINE: Final = "\n"
+_SMALL: Final = 2**30 - 1
+"""Up to here CPython compares integers without a call."""
+
 _encoder: Final = msgspec.json.Encoder()
 _decoder: Final = msgspec.json.Decoder()
 
@@ -75,7 +75,7 @@ def encode_events(log: int, first: int, events: Sequence[Event]) -> tuple[list[A
         not _types_known.issuperset(kinds)
         or [event.seq for event in events] != list(range(first, first + count))
         or set(map(type, times)) != _INT
-        or min(times) < -SAFE_INTEGER_MAX
+        or min(times) < SAFE_INTEGER_MIN
         or max(times) > SAFE_INTEGER_MAX
     ):
         for place, event in enumerate(events):
@@ -97,49 +97,70 @@ def encode_events(log: int, first: int, events: Sequence[Event]) -> tuple[list[A
             check_lossless(event.type, event.data)
             check_lossless(event.type, event.surface_op)
         raise  # pragma: no cover - one of the two checks has raised
-    return _interleave(kinds, times, texts), text, rare
+    return interleave(kinds, times, texts), text, rare
 
 
-class Columns(NamedTuple):
-    """Events by column. ``flat``: type, time, data, type, ... as the database's rows want them."""
+class Plain(NamedTuple):
+    """Events of any number of parts. By part: ``kinds``, and ``times``, one each. ``texts``: the data of all events."""
 
-    kinds: list[str]
+    kinds: list[list[str]]
     times: list[int]
     texts: list[str]
-    flat: list[Any]
 
 
-def encode_plain(events: Sequence[Event], seqs: list[int]) -> Columns | None:
-    """The columns of events of any number of parts; ``seqs`` is how they must be numbered.
+def encode_plain(runs: Sequence[Sequence[Event]], heads: Sequence[int]) -> Plain | None:
+    """Events of parts, none of them empty; ``heads`` are the numbers that the first ones must have.
 
-    None if anything about one is rare or wrong: ``encode_events`` then says what.
+    None if anything about one is rare (two times in a part, too) or wrong: ``encode_events`` then says what. Data is
+    gone through here and not by a call of ``is_plain`` each: nothing else costs a turn as much of the writer's time.
     """
-    kinds = [event.type for event in events]
-    times = [event.time for event in events]
-    datas = [event.data for event in events]
-    if (
-        not _types_known.issuperset(kinds)
-        or [event.seq for event in events] != seqs
-        or set(map(type, times)) != _INT
-        or min(times) < -SAFE_INTEGER_MAX
-        or max(times) > SAFE_INTEGER_MAX
-        or [
-            0
-            for event in events
-            if event.ignorable is not False or event.surface_op is not None or event.source_event_seqs is not None
-        ]
-        or set(map(type, datas)) != _DICT
-        or not all(map(is_plain, datas))
-    ):
-        return None
+    types: list[list[str]] = []
+    times: list[int] = []
+    datas: list[Data] = []
+    text, kind_of, known = str, type, _types_known
+    for run, head in zip(runs, heads, strict=True):
+        time = run[0].time
+        if type(time) is not int or not SAFE_INTEGER_MIN <= time <= SAFE_INTEGER_MAX:
+            return None
+        names: list[str] = []
+        for seq, event in enumerate(run, head):
+            name, data = event.type, event.data
+            if (
+                event.seq != seq
+                or (event.time is not time and (type(event.time) is not int or event.time != time))
+                or event.ignorable is not False
+                or event.surface_op is not None
+                or event.source_event_seqs is not None
+                or name not in known
+                or type(data) is not dict
+            ):
+                return None
+            names.append(name)
+            datas.append(data)
+            for key in data:
+                if kind_of(key) is not text:
+                    return None
+                item = data[key]
+                kind = kind_of(item)
+                if kind is text:
+                    continue
+                if kind is int:
+                    if not (0 <= item <= _SMALL or SAFE_INTEGER_MIN <= item <= SAFE_INTEGER_MAX):
+                        return None
+                elif kind is list and len(item) == 1 and kind_of(item[0]) is text:
+                    continue  # the messages of a turn, mostly one
+                elif not (is_plain(item, 1) if kind is dict or kind is list else is_rarer(kind, item)):
+                    return None
+        types.append(names)
+        times.append(time)
     try:
-        texts = _encode_datas(datas)
+        return Plain(types, times, _encode_datas(datas))
     except UnicodeEncodeError:
         return None
-    return Columns(kinds, times, texts, _interleave(kinds, times, texts))
 
 
-def _interleave(kinds: list[str], times: list[int], texts: list[str]) -> list[Any]:
+def interleave(kinds: list[str], times: list[int], texts: list[str]) -> list[Any]:
+    """Type, time, data, type, ..."""
     columns: list[Any] = [None] * (3 * len(kinds))
     columns[0::3] = kinds
     columns[1::3] = times

@@ -10,22 +10,26 @@ anything "not plain", and must never take what ``Staging.add`` would refuse.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
+from zlib import crc32
 
 from attrs import define
 
-from seriatim.commits import Commit, Durable, Outcome, Refused, Unknown
+from seriatim.commits import Commit, Durable, Hot, Outcome, Refused, Unknown
 from seriatim.errors import StoreError
 from seriatim.events import LogId
 from seriatim.limits import STORE_COMMIT_BYTES_MAX
 
-from .encoding import Columns, chain_plain, encode_plain, flatten, to_json
-from .rows import NO_PART, PADDING, add_part, hot_columns
+from .encoding import LINE, encode_plain, interleave, to_json
+from .rows import NO_PART, PADDING, add_part
 from .schema import EVENTS_PER_ROW
 from .staging import LogState, StagedPart, are_names
 
 PARTS_MAX = 2
 """A lane's and its session's: with so few, a commit can't have too many of either kind."""
+
+_NO_HOT: Final = Hot(0, 0, 0, 0, 0, 0, 0, 0, 0)  # type: ignore[arg-type]
+"""A row says 0 for what there is none of, text too."""
 
 
 @define
@@ -66,38 +70,31 @@ def stage_plain(
     ``known``: durable states of logs, as far as cached. ``epoch``, and ``at`` of the next event, go into the rows.
     """
     ids = [commit.id for commit in commits]
-    if not _are_shaped(commits, ids, fences):
-        return None
-    states = _states(commits, known)
-    if states is None:
-        return None
-    columns = _encode(commits, states)
-    return None if columns is None else _cut(commits, ids, states, columns, epoch, at)
-
-
-def _are_shaped(commits: Sequence[Commit], ids: list[str], fences: Mapping[LogId, int]) -> bool:
-    """Ids, keys, incarnations, and how many of what."""
     keys = [key for commit in commits if commit.unique for key in commit.unique]
     if not (are_names(ids + keys) and len(set(ids)) == len(ids) and len(set(keys)) == len(keys)):
-        return False
+        return None
+    states = _states(commits, known, fences)
+    return None if states is None else _stage(commits, ids, states, epoch, at)
+
+
+def _states(
+    commits: Sequence[Commit], known: Mapping[LogId, LogState], fences: Mapping[LogId, int]
+) -> list[LogState] | None:
+    """The state of each part's log, in order, if each may follow it: by shape, incarnation and head.
+
+    A log that comes twice isn't plain.
+    """
+    states: list[LogState] = []
     for commit in commits:
+        lane, parts = commit.lane, commit.parts
         if (
             commit.bindings
             or commit.blobs
-            or not 0 < len(commit.parts) <= PARTS_MAX
-            or commit.incarnation < fences.get(commit.lane, commit.incarnation)
+            or not 0 < len(parts) <= PARTS_MAX
+            or commit.incarnation < fences.get(lane, commit.incarnation)
         ):
-            return False
-    return True
-
-
-def _states(commits: Sequence[Commit], known: Mapping[LogId, LogState]) -> list[LogState] | None:
-    """The state of each part's log, in order, if each part may follow it. A log that comes twice isn't plain."""
-    states: list[LogState] = []
-    logs: set[LogId] = set()
-    for commit in commits:
-        lane = commit.lane
-        for part in commit.parts:
+            return None
+        for part in parts:
             log = part.log
             state = known.get(log)
             if (
@@ -110,66 +107,88 @@ def _states(commits: Sequence[Commit], known: Mapping[LogId, LogState]) -> list[
                 or (part.hot is not None and log.startswith("session:"))
             ):
                 return None
-            logs.add(log)
             states.append(state)
-    return states if len(logs) == len(states) else None
+    return states if len({state.number for state in states}) == len(states) else None
 
 
-def _encode(commits: Sequence[Commit], states: Sequence[LogState]) -> Columns | None:
-    """The columns of all events of the group."""
-    runs = [part.events for commit in commits for part in commit.parts]
-    seqs = flatten([range(state.head, state.head + len(run)) for state, run in zip(states, runs, strict=True)])
-    return encode_plain(list(flatten(runs)), list(seqs))
-
-
-def _cut(
-    commits: Sequence[Commit], ids: list[str], states: list[LogState], columns: Columns, epoch: int, at: int
-) -> PlainGroup | None:
-    """The columns, cut into parts, summed and laid out as rows."""
-    kinds, _, texts, flat = columns
-    told = {time: repr(time) for time in set(columns.times)}  # few: a commit's events have one
-    times = [told[time] for time in columns.times]
+def _stage(commits: Sequence[Commit], ids: list[str], states: list[LogState], epoch: int, at: int) -> PlainGroup | None:
+    """Encode the events, sum them part by part, and lay them out as rows."""
+    plain = encode_plain([part.events for commit in commits for part in commit.parts], [s.head for s in states])
+    if plain is None:
+        return None
+    types, times, texts = plain
     values: list[Any] = []
     tips: list[tuple[int, int]] = []
-    following = iter(states)
-    done = size = rows = 0
-    try:
-        for commit in commits:
-            name, begun = commit.id, done
-            cut: list[tuple[int, int, int, int]] = []
-            for part in commit.parts:
-                state = next(following)
-                number, first, count = state.number, state.head, len(part.events)
-                end = done + count
-                crc, length = chain_plain(
-                    state.crc, name, number, first, kinds[done:end], times[done:end], texts[done:end]
-                )
-                size += length
-                tips.append((first + count, crc))
-                cut.append((number, first, count, crc))
-                done = end
-            rows += _add_commit(values, commit, cut, epoch, at + begun, flat[3 * begun : 3 * done])
-    except UnicodeEncodeError:
-        return None
+    time = 0
+    spans: dict[int, str] = {}  # that time, so many times over
+    place = done = size = rows = 0
+    for commit in commits:
+        name, parts = commit.id, commit.parts
+        first_place, begun, mark = place, done, len(values)
+        for _ in parts:
+            state, kinds, now = states[place], types[place], times[place]
+            if now is not time:
+                if now != time:
+                    if place != first_place:  # two times in a commit
+                        return None
+                    spans = {}
+                time = now
+            number, first, count, start = state.number, state.head, len(kinds), done
+            place += 1
+            done += count
+            told = spans.get(count)
+            if told is None:
+                told = spans[count] = repr([now] * count)
+            # As ``sum_text`` has it, behind the commit's id.
+            text = f"{name}{number} {first}\n{told}\n\n{','.join(kinds)}\n{LINE.join(texts[start:done])}".encode()
+            crc = crc32(text, state.crc)
+            size += len(text)
+            values += (number, first, count, crc)
+            tips.append((first + count, crc))
+        if done - begun > EVENTS_PER_ROW or (len(parts) > 1 and parts[1].hot is not None):
+            cut = values[mark:]
+            del values[mark:]
+            rows += _add_parts(
+                values, commit, cut, types[first_place:place], time, texts[begun:done], epoch, at + begun
+            )
+            continue
+        if len(parts) == 1:
+            values += NO_PART
+        keys = commit.unique
+        hot = parts[0].hot or _NO_HOT
+        values += (
+            epoch, name, 0, keys[0] if keys else 0, to_json({"keys": keys[1:]}) if len(keys) > 1 else 0,
+            hot.open_turn, hot.waiting, hot.owed, hot.phase, hot.since,
+            hot.accepted, hot.answered, hot.merged, hot.dropped, time, at + begun,
+        )  # fmt: skip
+        padding = PADDING[EVENTS_PER_ROW - (done - begun)]
+        values += types[first_place]
+        if len(parts) > 1:
+            values += types[first_place + 1]
+        values += padding
+        values += texts[begun:done]
+        values += padding
+        rows += 1
     # Not a byte more than one commit may have, and the group is surely not full.
     return PlainGroup(ids, values, rows, at + done, states, tips) if size <= STORE_COMMIT_BYTES_MAX else None
 
 
-def _add_commit(
-    values: list[Any], commit: Commit, cut: list[tuple[int, int, int, int]], epoch: int, at: int, flat: list[Any]
-) -> int:
-    """Append the commit's row, or the rows of its parts where it has too many events for one; how many."""
-    parts, keys = commit.parts, commit.unique
-    key = keys[0] if keys else 0
+def _add_parts(
+    values: list[Any], commit: Commit, cut: list[int], types: list[list[str]], time: int, texts: list[str],
+    epoch: int, at: int,
+) -> int:  # fmt: skip
+    """Append the rows of a commit that has too much for one; how many.
+
+    ``cut``: number, first, count and checksum of each part, flat; ``types``: by part.
+    """
+    keys = commit.unique
+    key: str | int = keys[0] if keys else 0
     extra = to_json({"keys": keys[1:]}) if len(keys) > 1 else 0
-    room = EVENTS_PER_ROW - len(flat) // 3
-    if room < 0 or (len(cut) > 1 and parts[1].hot is not None):
-        rows = 0
-        for number, (part, (log, first, count, crc)) in enumerate(zip(parts, cut, strict=True)):
-            staged = StagedPart(part.log, log, first, count, crc, flat[: 3 * count], (), None, part.hot)
-            rows += add_part(values, staged, epoch, at, commit.id, number, key, extra)
-            flat, at, key, extra = flat[3 * count :], at + count, 0, 0
-        return rows
-    second = cut[1] if len(cut) > 1 else NO_PART
-    values += (epoch, commit.id, 0, key, extra, *hot_columns(parts[0].hot), at, *cut[0], *second, *flat, *PADDING[room])
-    return 1
+    rows = 0
+    for place, (part, kinds) in enumerate(zip(commit.parts, types, strict=True)):
+        number, first, count, crc = cut[4 * place : 4 * place + 4]
+        columns = interleave(kinds, [time] * count, texts[:count])
+        staged = StagedPart(part.log, number, first, count, crc, columns, (), None, part.hot)
+        rows += add_part(values, staged, epoch, at, commit.id, place, key, extra)
+        texts, at, key, extra = texts[count:], at + count, 0, 0
+    return rows

@@ -15,8 +15,8 @@ NO_ROW: Final = (0,) * len(COLUMNS)
 NO_PART: Final = (0,) * 4
 _NO_HOT: Final = (0,) * len(HOT)
 _WIDTH: Final = 3 * EVENTS_PER_ROW
-PADDING: Final = tuple([0] * (3 * n) for n in range(EVENTS_PER_ROW + 1))
-"""What fills up the columns of so many events that a row doesn't have."""
+PADDING: Final = tuple([0] * n for n in range(EVENTS_PER_ROW + 1))
+"""What fills up the columns of a kind for so many events that a row doesn't have."""
 
 _ROWS_EXACT: Final = 8
 """Up to here each number of rows has its own statement; beyond, four sizes an octave."""
@@ -70,6 +70,9 @@ def _extra(staged: StagedCommit, number: int, at: int) -> str | int:
     extra: dict[str, Any] = {}
     if part.header is not None:
         extra["log"], extra["header"] = part.log, part.header
+    times = part.columns[1::3]
+    if times and times.count(times[0]) < len(times):
+        extra["times"] = [[at + place, time] for place, time in enumerate(times)]
     if part.rare:
         extra["rare"] = [[at + r.place, r.seqs, r.operation, r.ignorable] for r in part.rare]
     if staged.commit.blobs:
@@ -95,21 +98,24 @@ def add_part(
     columns = part.columns
     size = len(columns)
     # Extras come last: they change event rows of the whole part.
-    values += (epoch, commit, number, key, extra if size <= _WIDTH else 0)
-    values += hot_columns(part.hot)
-    values += (at, part.number, part.first, part.count, part.crc)
-    values += NO_PART
-    values += columns[:_WIDTH]
-    values += PADDING[max(0, _WIDTH - size) // 3]
+    values += (part.number, part.first, part.count, part.crc, *NO_PART)
+    values += (epoch, commit, number, key, extra if size <= _WIDTH else 0, *hot_columns(part.hot))
+    _add_events(values, at, columns[:_WIDTH])
     rows = 1
     for start in range(_WIDTH, size, _WIDTH):
         chunk = columns[start : start + _WIDTH]
         skipped = start // 3
-        values += (epoch, 0, 0, 0, extra if start + _WIDTH >= size else 0)
-        values += _NO_HOT
-        values += (at + skipped, part.number, part.first + skipped, len(chunk) // 3, 0)
-        values += NO_PART
-        values += chunk
-        values += PADDING[(_WIDTH - len(chunk)) // 3]
+        values += (part.number, part.first + skipped, len(chunk) // 3, 0, *NO_PART)
+        values += (epoch, 0, 0, 0, extra if start + _WIDTH >= size else 0, *_NO_HOT)
+        _add_events(values, at + skipped, chunk)
         rows += 1
     return rows
+
+
+def _add_events(values: list[Any], at: int, columns: list[Any]) -> None:
+    room = PADDING[EVENTS_PER_ROW - len(columns) // 3]
+    values += (columns[1] if columns else 0, at)
+    values += columns[0::3]
+    values += room
+    values += columns[2::3]
+    values += room

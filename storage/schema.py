@@ -46,14 +46,15 @@ HOT: Final = (
     "open_turn", "waiting", "owed", "phase", "since", "accepted", "answered", "merged", "dropped",
 )  # fmt: skip
 
-_EVENT_COLUMNS: Final = [f"{letter}{i}" for i in range(EVENTS_PER_ROW) for letter in "ymd"]
+_EVENT_COLUMNS: Final = [f"{letter}{i}" for letter in "yd" for i in range(EVENTS_PER_ROW)]
 
 COLUMNS: Final = (
-    "epoch", "id", "part", "key", "extra", *HOT,
-    "at", "log", "first", "count", "crc", "log2", "first2", "count2", "crc2", *_EVENT_COLUMNS,
+    "log", "first", "count", "crc", "log2", "first2", "count2", "crc2",
+    "epoch", "id", "part", "key", "extra", *HOT, "time", "at", *_EVENT_COLUMNS,
 )  # fmt: skip
 """Of ``group_commit``: a commit, its first part and, with a 2, the part behind it. The first ``count`` events are the
-first part's. ``extra`` is JSON for what few parts have: a new log, more keys, bindings, rare fields."""
+first part's, and ``time`` is that of all. ``extra`` is JSON for what few parts have: a new log, more keys, bindings,
+other times, rare fields."""
 
 _FIRST: Final = (
     """CREATE TABLE meta(
@@ -112,7 +113,7 @@ version has, so it may change freely.
 # A type is greater than any number, as all text is; a NULL, from a program whose rows carry fewer events, is not.
 _ARMS: Final = " UNION ALL ".join(
     f"SELECT NEW.at + {i}, iif(NEW.count > {i}, NEW.log, NEW.log2), "
-    f"iif(NEW.count > {i}, NEW.first, NEW.first2 - NEW.count) + {i}, NEW.y{i}, NEW.m{i}, NEW.d{i} "
+    f"iif(NEW.count > {i}, NEW.first, NEW.first2 - NEW.count) + {i}, NEW.y{i}, NEW.time, NEW.d{i} "
     f"WHERE NEW.y{i} > 0"
     for i in range(EVENTS_PER_ROW)
 )
@@ -145,6 +146,8 @@ _EXTRA: Final = """
   INSERT OR IGNORE INTO blob_refs SELECT value, NEW.log FROM json_each(NEW.extra, '$.blobs');
   UPDATE logs SET lane = json_extract(b.value, '$[1]') FROM json_each(NEW.extra, '$.bindings') b
     WHERE logs.n = json_extract(b.value, '$[0]');
+  UPDATE events SET time = json_extract(t.value, '$[1]') FROM json_each(NEW.extra, '$.times') t
+    WHERE events.at = json_extract(t.value, '$[0]');
   UPDATE events SET source_event_seqs = json_extract(r.value, '$[1]'),
     surface_op = json_extract(r.value, '$[2]'), ignorable = json_extract(r.value, '$[3]')
     FROM json_each(NEW.extra, '$.rare') r WHERE events.at = json_extract(r.value, '$[0]');"""

@@ -11,24 +11,21 @@ from itertools import combinations
 from typing import Any, Protocol
 
 import attrs
-from attrs import define, field
 
 from seriatim.actors.receipts import Receipt
 from seriatim.actors.runtime import Runtime
-from seriatim.compressing import COMPRESSING_TEXT
 from seriatim.errors import SeriatimError
-from seriatim.events import Data, Event, LogId, lane_log, session_log
+from seriatim.events import Event, LogId, lane_log, session_log
 from seriatim.lane import LaneState, fold
 from seriatim.limits import INTERRUPTIONS_MAX
 from seriatim.outbox import RECOVERED_NOTICE
-from seriatim.queue_commands import QUEUED_TEXT
-from seriatim.queueing import authority
 from seriatim.recovery import GIVEN_UP_TEXT
 from seriatim.snapshots import lane_from_snapshot
 from seriatim.storage.audit import audit
 from seriatim.storage.contract import StoreReader
 from seriatim.testing.fake_platform import FakePlatform
 from seriatim.testing.scripted import Ran, ScriptedRunner
+from seriatim.testing.told import ToldLane
 from seriatim.testing.witness import DRAFT, all_logs
 
 Logs = dict[LogId, list[Event]]
@@ -96,7 +93,7 @@ def judge(ground: Ground, process: Process) -> None:
         ground.complain(f"open work at rest: {work}")
     _check_rest(ground, process)
     judge_live(ground, process, reader)
-    lanes = [_Lane(log, events) for log, events in logs.items() if log.startswith("lane:")]
+    lanes = [ToldLane(log, events) for log, events in logs.items() if log.startswith("lane:")]
     for log, events in logs.items():
         _check_numbering(ground, log, events)
         if log.startswith("session:"):
@@ -236,262 +233,7 @@ def _check_session(ground: Ground, log: LogId, events: list[Event]) -> None:
             ground.complain(f"the user message {inbox_id} stands {count} times in {log}")
 
 
-@define
-class _Message:
-    """An accepted message: what it was, where it stood, and what became of it."""
-
-    id: str
-    kind: str
-    command: str
-    text: str
-    platform_id: str
-    by_receipt: bool
-    authority: str
-    seq: int
-    ends: list[str] = field(factory=list)
-    claims: list[str] = field(factory=list)
-    """The session of each claim."""
-    moved: bool = False
-    """Came with another lane, so its place in this log isn't its place in line."""
-    album: str = ""
-    again: str = ""
-    """What a /retry asks once more."""
-    """It stands with the other items of that, wherever they stand."""
-
-
-class _Lane:
-    """A lane log, read with plain eyes."""
-
-    def __init__(self, log: LogId, events: list[Event]) -> None:
-        self.log = log
-        self.events = events
-        self.messages: dict[str, _Message] = {}
-        self.owed: dict[str, Event] = {}
-        self.settled: set[tuple[str, int]] = set()
-        self.abandoned: dict[tuple[str, int], str] = {}
-        self.interruptions: Counter[str] = Counter()
-        self.in_a_row = 0
-        self.to_give_up: set[str] = set()
-        self.turns = 0
-        self.undecided = 0
-        self.aborted = False
-        self.asked: set[tuple[str, str]] = set()
-        self.works: set[str] = set()
-        self.told_of = 0
-        self.steered = False
-        self.session = ""
-        self.stopped_at: int | None = None
-        self.passed_on: list[str] = []
-        """Texts that another lane owes now."""
-        self.redirected: set[str] = set()
-        """Debts that came with another lane, perhaps when they had arrived at their former address."""
-        self.joins: list[int] = []
-        """The first place after each word that another lane went into this one: its debts are older than that."""
-        self.wrong: list[str] = []
-
-    def read(self) -> None:
-        """Follow the events; what breaks a rule is noted."""
-        for event in self.events:
-            method = getattr(self, "_" + event.type.replace("/", "_").replace("-", "_"), None)
-            if method is not None:
-                method(event)
-        if self.aborted:
-            self.wrong.append("a turn was aborted and nobody asked for it")
-        if self.works:
-            self.wrong.append(f"background work never ended: {self.works}")
-        wakes = sum(message.text.startswith("[delegation ") for message in self.messages.values())
-        if wakes != self.told_of:
-            self.wrong.append(f"{self.told_of} pieces of background work have ended, {wakes} wakes tell of it")
-        if self.undecided:
-            self.wrong.append(f"{self.undecided} answers without owed or none")
-
-    def _inbox_accepted(self, event: Event) -> None:
-        self._take(event.data, event.seq)
-
-    def _take(self, data: Data, seq: int) -> _Message:
-        message = self.messages[data["id"]] = _Message(
-            data["id"],
-            data["kind"],
-            data.get("command", ""),
-            data["text"],
-            data.get("messageId", ""),
-            data.get("door") == "receipt",
-            authority(data),
-            seq,
-            album=data.get("album", ""),
-            again=" ".join(asked["text"] for asked in data.get("asks", ())),
-        )
-        return message
-
-    def _lane_merged(self, event: Event) -> None:
-        data = event.data
-        if "into" in data:
-            for inbox_id in data["ids"]:
-                del self.messages[inbox_id]
-            for delivery, owed in list(self.owed.items()):
-                if any((delivery, part) not in self.ended for part in range(len(owed.data["parts"]))):
-                    del self.owed[delivery]
-                    self.passed_on += owed.data["parts"]
-            self.session = ""
-            return
-        for told, _, _ in data["waiting"]:
-            self._take(told, event.seq).moved = True
-        for delivery, texts, to, parts, *_ in data["owed"]:
-            self.owed[delivery] = Event(
-                "delivery/owed", event.seq, event.time, {"id": delivery, "parts": texts, "to": to}
-            )
-            self.settled.update((delivery, part) for part, told in enumerate(parts) if told[4])
-            self.redirected.add(delivery)
-        self.in_a_row = max(self.in_a_row, data["interruptions"])
-        if "session" in data:
-            self.session = data["session"]
-            self.stopped_at = -1 if data.get("suspended") else None
-        self.joins.append(event.seq + 1)
-
-    def _route_released(self, event: Event) -> None:
-        self.session = ""
-        self.stopped_at = None
-
-    @property
-    def ended(self) -> set[tuple[str, int]]:
-        """The parts of which the log tells the end."""
-        return self.settled | self.abandoned.keys()
-
-    def _route_bound(self, event: Event) -> None:
-        self.session = event.data["session"]
-        self.stopped_at = None
-
-    def _route_suspended(self, event: Event) -> None:
-        if event.data["reason"] == "quarantined":
-            self.undecided += 1  # the notice of it
-            self.in_a_row = 0
-            self.stopped_at = -1
-        elif self.stopped_at is None:
-            self.stopped_at = -1 if event.data["reason"] == "interrupted" else event.seq
-
-    def _queue_moved(self, event: Event) -> None:
-        """Its order is no longer that of arrival, unless the first wake comes before what isn't one."""
-        moved = self.messages[event.data["id"]]
-        earlier = [m for m in self.messages.values() if m.kind == "wake" and m.seq < moved.seq]
-        if moved.kind != "wake" or event.data["to"] or any(not m.ends and not m.claims for m in earlier):
-            self.steered = True
-
-    def _inbox_claimed(self, event: Event) -> None:
-        claimed = [self.messages[inbox_id] for inbox_id in event.data["ids"]]
-        self.turns += 1
-        kinds = {message.kind for message in claimed}
-        one_album = len({message.album for message in claimed}) == 1 and claimed[0].album
-        if len(claimed) > 1 and kinds != {"human"} and not one_album:
-            self.wrong.append(f"a turn claims {sorted(kinds)} together")
-        for message in claimed:
-            if message.ends:
-                self.wrong.append(f"{message.id} is claimed after its end")
-            if not (message.claims or self.steered) and any(
-                other.seq < message.seq
-                and not other.claims
-                and not other.ends
-                and other not in claimed
-                and not (other.moved or message.moved or message.album)
-                for other in self.messages.values()
-                if other.kind == message.kind and (other.authority == message.authority or message.kind == "queue")
-            ):
-                self.wrong.append(f"{message.id} overtakes an earlier message of its kind")
-            message.claims.append(event.data["session"])
-        if event.data["session"] != self.session:
-            self.wrong.append(f"a turn runs in {event.data['session']}, not in the bound session")
-        if self.stopped_at is not None and kinds != {"wake"} and max(m.seq for m in claimed) > self.stopped_at:
-            self.wrong.append("a message accepted after /stop runs in the stopped session")
-
-    def _inbox_steered(self, event: Event) -> None:
-        for inbox_id in event.data["ids"]:
-            message = self.messages[inbox_id]
-            if message.ends or message.claims or message.kind != "human":
-                self.wrong.append(f"{message.kind} {inbox_id} is steered into a turn")
-            message.claims.append(self.session)
-
-    def _approval_asked(self, event: Event) -> None:
-        self.undecided += 1  # the question itself
-        name = (event.data["claim"], event.data["token"])
-        if name in self.asked:
-            self.wrong.append(f"{name[1]} was asked twice")
-        self.asked.add(name)
-
-    def _delegation_started(self, event: Event) -> None:
-        self.works.add(event.data["id"])
-
-    def _delegation_ended(self, event: Event) -> None:
-        self.works.remove(event.data["id"])
-        self.told_of += 1
-
-    def _inbox_answered(self, event: Event) -> None:
-        message = self.messages[event.data["id"]]
-        message.ends.append(f"answered {event.data['end']}")
-        if event.data["by"] == "edit":
-            return  # it says nothing, and nothing is owed for it
-        self.undecided += 1
-        if message.command in ("new", "reset", "stop"):
-            self.aborted = False
-        elif self.aborted:
-            self.wrong.append("a turn was aborted and nobody asked for it")
-        if event.data["end"] == "aborted":
-            # Asked for by a command that is answered next, or by the message that was accepted right before.
-            latest = next(reversed(self.messages.values()))
-            self.aborted = latest.kind != "human" or latest is message
-        if event.data["by"] == "turn":
-            self.in_a_row = 0
-        if message.command in ("new", "reset"):
-            for other in self.messages.values():
-                if other.seq < message.seq and not other.ends and other.kind != "wake":
-                    self.wrong.append(f"{other.kind} {other.id} outlives /new")
-
-    def _inbox_merged(self, event: Event) -> None:
-        for inbox_id in event.data["ids"]:
-            message = self.messages[inbox_id]
-            message.ends.append("merged")
-            if message.kind != "human" and not message.album:
-                self.wrong.append(f"{message.kind} {inbox_id} was merged")
-
-    def _inbox_dropped(self, event: Event) -> None:
-        reason = event.data["reason"]
-        for inbox_id in event.data["ids"]:
-            message = self.messages[inbox_id]
-            message.ends.append(f"dropped {reason}")
-            if message.kind == "wake" and reason in ("reset", "stop") and not message.claims:
-                self.wrong.append(f"wake {inbox_id} was dropped by {reason}")
-            if message.kind == "queue" and reason == "stop" and not message.claims:
-                self.wrong.append(f"/queue item {inbox_id} was dropped by /stop")
-        if reason == "interrupted":
-            if self.in_a_row < INTERRUPTIONS_MAX:
-                self.wrong.append(f"{event.data['ids']} were given up after {self.in_a_row} interruptions")
-            self.undecided += 1
-            self.in_a_row = 0
-        self.to_give_up.difference_update(event.data["ids"])
-
-    def _inbox_interrupted(self, event: Event) -> None:
-        self.interruptions.update(event.data["ids"])
-        if "waited" in event.data:
-            return  # for a person, at a stop
-        self.in_a_row += 1
-        if self.in_a_row >= INTERRUPTIONS_MAX:
-            self.to_give_up.update(event.data["ids"])
-
-    def _delivery_owed(self, event: Event) -> None:
-        self.owed[event.data["id"]] = event
-        # Not what is said ahead of an answer: before a turn's, at a compression's begin, of a place in the queue.
-        if "tells" not in event.data and not _is_ahead(event.data["parts"][0]):
-            self.undecided -= 1
-
-    def _delivery_none(self, event: Event) -> None:
-        self.undecided -= 1
-
-    def _delivery_settled(self, event: Event) -> None:
-        self.settled.add((event.data["id"], event.data["part"]))
-
-    def _delivery_abandoned(self, event: Event) -> None:
-        self.abandoned[event.data["id"], event.data["part"]] = event.data["reason"]
-
-
-def _check_attempts(ground: Ground, lane: _Lane) -> None:
+def _check_attempts(ground: Ground, lane: ToldLane) -> None:
     """Nothing is tried more often than the third interruption allows, and nothing is blamed on no death."""
     for inbox_id in sorted(lane.to_give_up):
         ground.complain(f"{inbox_id} was not given up after {INTERRUPTIONS_MAX} interruptions in a row")
@@ -502,11 +244,7 @@ def _check_attempts(ground: Ground, lane: _Lane) -> None:
 # --- replies ---------------------------------------------------------------------------------------------
 
 
-def _is_ahead(text: str) -> bool:
-    return text.startswith((COMPRESSING_TEXT.partition("{")[0], QUEUED_TEXT.partition("{")[0]))
-
-
-def _check_replies(ground: Ground, lane: _Lane) -> None:
+def _check_replies(ground: Ground, lane: ToldLane) -> None:
     """Each owed part arrived, unless it was abandoned for a reason; in the order of the debts."""
     received = ground.platform.received
     first: dict[tuple[str, int], int] = {}
@@ -544,7 +282,7 @@ def _check_replies(ground: Ground, lane: _Lane) -> None:
             ground.complain(f"{message.text!r} was given up and nobody told")
 
 
-def _check_inbox(ground: Ground, lanes: list[_Lane]) -> None:
+def _check_inbox(ground: Ground, lanes: list[ToldLane]) -> None:
     """What the platform saw acked was accepted once; what it wasn't told, it gets told; nothing refused is there."""
     accepted: Counter[str] = Counter()
     for lane in lanes:
@@ -565,7 +303,7 @@ def _check_inbox(ground: Ground, lanes: list[_Lane]) -> None:
             ground.complain(f"{name} is not acked at rest")
 
 
-def _check_order(ground: Ground, lanes: list[_Lane]) -> None:
+def _check_order(ground: Ground, lanes: list[ToldLane]) -> None:
     """A lane accepts in the order in which its messages came to the door.
 
     Also those that were given to a lane which then went into it, and had not accepted them: they stand among the others
@@ -593,7 +331,7 @@ def _overtakes(late: tuple[int, str], early: tuple[int, str], joins: list[int]) 
     return late[1] == early[1] or not any(late[0] < joined <= early[0] for joined in joins)
 
 
-def _check_receipts(ground: Ground, process: Process, lanes: list[_Lane]) -> None:
+def _check_receipts(ground: Ground, process: Process, lanes: list[ToldLane]) -> None:
     """Whoever waits for a message hears what the log says, whatever died in between."""
     ends = {message.id: message.ends for lane in lanes for message in lane.messages.values()}
     homes = {inbox_id: lane.log for lane in lanes for inbox_id in lane.messages}
@@ -615,7 +353,7 @@ def _check_receipts(ground: Ground, process: Process, lanes: list[_Lane]) -> Non
                 ground.complain(f"{receipt.session_key}: the receipt of {receipt.message_id} has lost the reply")
 
 
-def _texts(lanes: list[_Lane], inbox_id: str) -> str:
+def _texts(lanes: list[ToldLane], inbox_id: str) -> str:
     found = [lane.messages[inbox_id] for lane in lanes if inbox_id in lane.messages]
     return " ".join(message.text or message.again for message in found)
 

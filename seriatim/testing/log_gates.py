@@ -6,9 +6,12 @@ until it is let go, so that a test decides what happens first without waiting fo
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import threading
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
+from typing import Any
 
 from seriatim.events import Event
 from seriatim.storage.event_log.backend import LogBackend, StoredLog, StoredPage
@@ -26,6 +29,19 @@ class Gate:
     def let_go(self) -> None:
         """Let those that wait go on, and all later ones pass."""
         self._open.set()
+
+    async def cut_off(self, call: Coroutine[Any, Any, Any]) -> None:
+        """Begin ``call``, cancel it once it has come as far as this, and then let all go on.
+
+        Raises AssertionError where it returns all the same.
+        """
+        running = asyncio.ensure_future(call)
+        await asyncio.to_thread(self.arrived.wait, 60)
+        running.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await running
+            raise AssertionError("a cancelled call has returned")
+        self.let_go()
 
     def pass_through(self) -> None:
         """Called by the backend's threads."""

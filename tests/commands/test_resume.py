@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from seriatim.effects import MoveHere, RunTurn
 from seriatim.keys import SessionKey
-from seriatim.mail import MoveRefused
+from seriatim.mail import Inbound, MoveRefused
 from seriatim.model import SessionSource
 from seriatim.resuming import ALREADY_TEXT
 from seriatim.scope import asker_of, in_scope, prefix_of
@@ -160,10 +161,36 @@ def test_no_turn_starts_while_a_session_is_being_moved_here() -> None:
     bench.drain()
     [move] = bench.all(MoveHere)
     assert bench.all(RunTurn) == []
-    assert len(bench.gate.durable.queue) == 1
+    assert [mail.event.text for mail in bench.gate.leftover() if isinstance(mail, Inbound)] == ["next"]
     bench.tell(MoveRefused(move.command, "busy"))
     assert [run.session for run in bench.all(RunTurn)] == [bench.gate.durable.bound]
     assert "busy" in replies(bench)[-1]
+
+
+def test_a_command_behind_one_that_another_lane_decides_acts_where_that_leads() -> None:
+    """/undo takes nothing back of a conversation that is being left, and is taken in behind the command before it."""
+    place = {"platform": "sim", "chat_id": "chat", "user_id": "u"}
+    bench, foreign = Bench(), Bench()
+    bench.key = key(**place)
+    bench.start()
+    talk(bench, "mine")
+    foreign.store, foreign.disk, foreign.key = bench.store, bench.disk, key(**place, thread_id="7")
+    foreign._ids = 1_000
+    foreign.start()
+    talk(foreign, "theirs")
+    bench.forget()
+    bench.say(f"/resume {foreign.gate.durable.bound}")
+    bench.say("/undo")
+    bench.drain()
+    [move] = bench.all(MoveHere)
+    assert shows(bench) == ["mine", "re mine"]
+    assert bench.gate.may_end()  # as it has to, for the move to be made
+    bench.tell(MoveRefused(replace(move.command, id="another"), "busy"))
+    assert shows(bench) == ["mine", "re mine"]
+    bench.tell(MoveRefused(move.command, "busy"))
+    assert shows(bench) == []
+    taken = [event.data.get("command") for event in bench.lane_events() if event.type == "inbox/accepted"][-2:]
+    assert taken == ["resume", "undo"]
 
 
 def test_only_ones_own_platform_is_looked_through() -> None:

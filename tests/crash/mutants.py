@@ -228,6 +228,18 @@ MUTANTS: Final = (
         (("lane.held.append(mail)  # its", "pass  # its"),),
         ("a conversation taken up in another topic",),
     ),
+    Mutant(
+        "what is said behind a command that another lane decides doesn't wait",
+        gate.Gate._wait_for,
+        (("self._wanted = wanted", "self._wanted = wanted if type(wanted) is Wanted else None"),),
+        ("what is said behind a command that another lane decides",),
+    ),
+    Mutant(
+        "a lane that begins anew doesn't wait for another's answer",
+        supervisor.SupervisorActor._read,
+        (("self._merger.is_answering(lane.key)", "False"),),
+        ("a command that another lane decides while both get a new id",),
+    ),
     Mutant("a stopped turn keeps its slot", breaking.end_running, (("batch.return_slot()", "pass"),), ("stop a turn",)),
     Mutant(
         "the end of a stopped turn ends the next one",
@@ -237,8 +249,8 @@ MUTANTS: Final = (
     ),
     Mutant(
         "replies leave newest first",
-        delivery.DeliveryActor._take_up,
-        ((".jobs.append(job)", ".jobs.appendleft(job)"),),
+        delivery.DeliveryActor._file,
+        ((".jobs.append(job)", ".jobs.insert(0, job)"),),
         ("send refused, then taken",),
     ),
     Mutant(

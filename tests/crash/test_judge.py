@@ -7,7 +7,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from seriatim.events import Event, LogId, lane_log
-from seriatim.testing.judge import _check_order, _Lane
+from seriatim.testing.judge import _check_order
+from seriatim.testing.told import ToldLane
 from tests.crash.mutants import MUTANTS
 from tests.crash.run import run
 from tests.crash.scenarios import SCENARIOS
@@ -23,7 +24,7 @@ def _complaints(log: str, came: dict[str, str], joined: dict[LogId, list[int]] |
     """
     wrong: list[str] = []
     data: dict[str, Any] = {"waiting": [], "owed": [], "interruptions": 0}
-    lane = _Lane(
+    lane = ToldLane(
         HERE,
         [
             Event("lane/merged", seq, 0, data)

@@ -46,7 +46,7 @@ async def settle(it: Bot) -> None:
         has_mail = any(box.idle.locked() for box in boxes) or loop._resting.locked()
         in_flight = any(ref._box.actor._gate._in_flight for ref in lanes.values())
         busy = has_mail or in_flight or runtime.slots.held
-        return not (busy or any(job.asked or job.sending for _, job in jobs.values()))
+        return not (busy or any(job.asked or job.sending for job in jobs.values()))
 
     for _ in range(5):
         await asyncio.sleep(0)

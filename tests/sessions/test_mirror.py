@@ -34,6 +34,20 @@ def dm(chat: str) -> SessionSource:
     return SessionSource("telegram", chat, user_id="7")
 
 
+def entries_of(home: Path) -> Entries:
+    """What the mirror of a home is made from."""
+    return Entries(lambda: SqliteReader(home / "state.db"))
+
+
+def close_late(file: SessionsFile, entries: Entries, pool: ThreadPoolExecutor, goes_on: threading.Event) -> None:
+    """Close it on another thread, while its own waits for ``goes_on``, which is set once the close has begun."""
+    closing = pool.submit(file.close)
+    assert file._over.wait(30)
+    goes_on.set()
+    closing.result(30)
+    entries.close()
+
+
 def test_whoever_reads_while_many_write_sees_a_whole_file(tmp_path: Path) -> None:
     """Concurrent saves replace each other; none is mixed, none is empty (B126)."""
     path = tmp_path / SESSIONS
@@ -92,7 +106,7 @@ def test_routes_are_mirrored_soon_and_nothing_is_written_twice(tmp_path: Path) -
     """A change of routes is written by itself; the same content isn't written again."""
     with SessionStore(tmp_path / "home", QUIET) as store:
         store.get_or_create_session(dm("1"))
-        entries = Entries(lambda: SqliteReader(tmp_path / "home" / "state.db"))
+        entries = entries_of(tmp_path / "home")
         file = SessionsFile(tmp_path / "home", entries, debounce_s=0.0, period_s=3600)
         written = threading.Event()
         real = file.write
@@ -126,17 +140,13 @@ def test_what_changes_while_it_is_written_is_in_the_last_one(tmp_path: Path, mon
     monkeypatch.setattr(session_files, "write_mirror", slow)
     with SessionStore(tmp_path / "home", QUIET) as store, ThreadPoolExecutor(1) as pool:
         store.get_or_create_session(dm("1"))
-        entries = Entries(lambda: SqliteReader(tmp_path / "home" / "state.db"))
+        entries = entries_of(tmp_path / "home")
         file = SessionsFile(tmp_path / "home", entries, debounce_s=0.0, period_s=3600)
         file.soon()
         assert begun.wait(30)
         store.get_or_create_session(dm("2"))
         file.soon()
-        closing = pool.submit(file.close)
-        assert file._over.wait(30)
-        goes_on.set()
-        closing.result(30)
-        entries.close()
+        close_late(file, entries, pool, goes_on)
     assert len(read_mirror(file.path)) == 2
 
 
@@ -153,16 +163,12 @@ def test_a_close_before_its_thread_has_begun_writes_all_the_same(
 
     with SessionStore(tmp_path / "home", QUIET) as store, ThreadPoolExecutor(1) as pool:
         store.get_or_create_session(dm("1"))
-        entries = Entries(lambda: SqliteReader(tmp_path / "home" / "state.db"))
+        entries = entries_of(tmp_path / "home")
         pool.submit(int).result()  # has its thread before threads are late
         monkeypatch.setattr(threading, "Thread", Late)
         file = SessionsFile(tmp_path / "home", entries)
         monkeypatch.undo()
-        closing = pool.submit(file.close)
-        assert file._over.wait(30)
-        may_begin.set()
-        closing.result(30)
-        entries.close()
+        close_late(file, entries, pool, may_begin)
     assert len(read_mirror(file.path)) == 1
 
 
@@ -183,7 +189,7 @@ def test_a_damaged_log_is_left_out_and_told_once(tmp_path: Path, caplog: pytest.
     with sqlite3.connect(home / "state.db") as file:
         file.execute("UPDATE events SET data = replace(data, ?, 'damaged')", [lost.session_id])
     file.close()
-    entries = Entries(lambda: SqliteReader(home / "state.db"))
+    entries = entries_of(home)
     mirror = SessionsFile(home, entries, period_s=3600)
     for _ in range(3):
         mirror._written = None

@@ -249,9 +249,9 @@ BUGS: Final = (
     Bug(
         "a delivery waits for a dead lane's word",
         delivery.DeliveryActor._take_up,
-        (("known[1].asked = False", "pass"),),
+        (("known.asked = False", "pass"),),
         lambda plan: plan.lane_crash and plan.rules.separate_attempt,
     ),
-    Bug("newest reply first", delivery.DeliveryActor._take_up, ((".jobs.append(job)", ".jobs.appendleft(job)"),)),
+    Bug("newest reply first", delivery.DeliveryActor._file, ((".jobs.append(job)", ".jobs.insert(0, job)"),)),
     Bug("two sends at once in a chat", delivery.DeliveryActor._advance, (("job.sending or ", ""),)),
 )

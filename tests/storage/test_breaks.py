@@ -126,7 +126,7 @@ BREAKS: Final = (
         contract.OwnerClaims,
         both=(
             (Staging._check, "if fence is not None and commit.incarnation < fence:", "if False:"),
-            (plain._are_shaped, "commit.incarnation < fences.get(commit.lane, commit.incarnation)", "False"),
+            (plain._states, "commit.incarnation < fences.get(lane, commit.incarnation)", "False"),
         ),
     ),
     Break(
@@ -149,7 +149,7 @@ BREAKS: Final = (
         contract.LosslessClaims,
         both=(
             (encoding.encode_events, "if type(data) is not dict or not is_plain(data):", "if False:"),
-            (encoding.encode_plain, "or not all(map(is_plain, datas))", "or False"),
+            (encoding.encode_plain, "else is_rarer(kind, item)", "else True"),
         ),
     ),
     Break(

@@ -36,7 +36,7 @@ encode_events(1, 0, [Event(KIND, 0, 0, {})])  # from now on a known type
 
 def commit(n: int, *datas: dict[str, Any]) -> Commit:
     """A plain commit of lane ``n`` with those datas in both of its logs."""
-    events = tuple(Event(KIND, 5 + i, 1000 + i, data) for i, data in enumerate(datas or ({"turn": n},)))
+    events = tuple(Event(KIND, 5 + i, 1000 + n, data) for i, data in enumerate(datas or ({"turn": n},)))
     parts = (Part(LANES[n], 5, events, IDLE), Part(SESSIONS[n], 5, events))
     return Commit(f"c{n}", LANES[n], 1, parts, (f"k{n}",))
 
@@ -127,6 +127,7 @@ ODD: dict[str, Callable[[Commit], Commit]] = {
     "an event out of place": lambda c: _event(c, seq=6),
     "an unknown type": lambda c: _event(c, type="never/seen"),
     "a time that is no integer": lambda c: _event(c, time=1.0),
+    "a time of its own": lambda c: _event(c, time=5),
     "a time too large": lambda c: _event(c, time=2**53),
     "an ignorable event": lambda c: _event(c, ignorable=True),
     "a surface operation": lambda c: _event(c, surface_op={}),

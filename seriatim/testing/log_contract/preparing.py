@@ -58,13 +58,7 @@ class Preparing:
     async def test_a_cancelled_resume_reserves_nothing(self, world: LogWorld) -> None:
         """Whoever is cancelled while a session is prepared leaves it free, repaired and ready."""
         async with next_life(world, opened(0)) as (service, gated):
-            gate = gated.hold("append")
-            resume = asyncio.ensure_future(service.prepare(ID))
-            await asyncio.to_thread(gate.arrived.wait, 60)
-            resume.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await resume
-            gate.let_go()
+            await gated.hold("append").cut_off(service.prepare(ID))
             await service.append(ID, turn(5, 2))
             assert len((await service.read_from(ID, 0)).events) == 11
 
