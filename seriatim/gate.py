@@ -156,9 +156,7 @@ class Gate:
         kind = type(message)
         out = Out()
         if kind in LAZY:
-            self._lazy.append(message)
-            if self._lazy_at is None:
-                self._lazy_at = now.time + LAZY_WINDOW_MS
+            self.put_off(message, now.time)
         elif self._in_flight is None:
             if self._goes_next(message):
                 mail = [*self._lazy, message]
@@ -177,6 +175,13 @@ class Gate:
         if self._in_flight is None or self._unknown:
             out.wake_at = self._wake_at()
         return out
+
+    def put_off(self, message: Mail, time: int) -> int | None:
+        """``offer`` of lazy mail, without an Out: there is nothing to do for it before the ``wake_at`` given back."""
+        self._lazy.append(message)
+        if self._lazy_at is None:
+            self._lazy_at = time + LAZY_WINDOW_MS
+        return self._wake_at()
 
     def _put_behind(self, message: Mail, out: Out) -> None:
         """Take mail in while something is waited for; it may be that: an answer stands before what waited for it."""
