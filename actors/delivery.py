@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from attrs import frozen
 from msgspec import Struct
@@ -34,6 +34,8 @@ SOON_MS = 2_000
 """A stop waits for what goes on within that time: a shorter pause, or a send that began no longer ago."""
 WAIT_RECORDED_MS = 5_000
 """A wait that the platform asked for and that is longer than this is kept over a restart."""
+
+_FIRST_ONLY: Final = (0,)
 
 
 class SendDone(Struct, frozen=True):
@@ -208,18 +210,61 @@ class DeliveryActor(PooledActor):
                 self._try_on(known, effect)
             self._advance(known.chat)
             return
-        draft = effect.draft
-        if self._drafts is not None and effect.claim:
-            draft = self._drafts.ended(message.lane, effect.claim, delivery) or draft
-        chat = self._chat_at(target)
-        job = self._jobs[delivery] = _Job(
-            message.lane, effect, chat, effect.due, effect.first_attempt_recorded, target, effect.since, draft
-        )
-        chat.jobs.append(job)
+        draft, drafts = effect.draft, self._drafts
+        if drafts is not None and effect.claim:
+            draft = drafts.ended(message.lane, effect.claim, delivery) or draft
+        channel: Channel | None = None
+        if (
+            effect.due == _FIRST_ONLY
+            and not effect.until
+            and (drafts is None or not drafts.under_way(delivery))
+            and _chat_of(target) not in self._chats
+            and self._clock.now_ms() - effect.since <= self._age_ms_max
+        ):
+            channel = self._sender.channel(target)
+            if channel.up and (effect.first_attempt_recorded or channel.idempotent):
+                self._send_at_once(message.lane, effect, draft)
+                return
+        job = self._file(message.lane, effect, draft)
+        chat = job.chat
         if effect.until and not chat.resting and (wait_ms := effect.until - self._clock.now_ms()) > 0:
             self._rest(chat, min(wait_ms, self._age_ms_max))  # a clock that jumped holds nobody up for ever
             return
-        self._advance(chat)
+        self._advance(chat, channel)
+
+    def _send_at_once(self, lane: str, effect: Deliver, draft: str) -> None:
+        """The plain way: one part, and nothing before it in its chat. It is filed only if it isn't over by then."""
+        began, delivery = self._clock.monotonic_ms(), effect.delivery
+        out = Outbound(
+            delivery,
+            0,
+            len(effect.parts),
+            effect.parts[0],
+            effect.target,
+            f"{delivery}.0",
+            1,
+            False,
+            draft,
+            lane,
+        )
+        done = self._sender.send(out, self._sent)
+        if done is not None and done.error is None:
+            self._post(lane, PartSettled(delivery, 0, done.message_id))
+            self._ended(delivery)
+            return
+        job = self._file(lane, effect, draft)
+        self._age_of(job, began)
+        job.sending, job.began, job.attempt = True, began, 1
+        if done is not None:
+            self._done(done)
+
+    def _file(self, lane: str, effect: Deliver, draft: str) -> _Job:
+        """A job for it, the last of its chat's."""
+        chat, recorded = self._chat_at(effect.target), effect.first_attempt_recorded
+        job = _Job(lane, effect, chat, effect.due, recorded, effect.target, effect.since, draft)
+        self._jobs[effect.delivery] = job
+        chat.jobs.append(job)
+        return job
 
     def _chat_at(self, target: Target) -> _Chat:
         chat_id = _chat_of(target)
@@ -284,8 +329,8 @@ class DeliveryActor(PooledActor):
         self._forget(job)
         self._advance(job.chat)
 
-    def _advance(self, chat: _Chat) -> None:
-        """Do the next thing for a chat: ask for an attempt, or send."""
+    def _advance(self, chat: _Chat, channel: Channel | None = None) -> None:
+        """Do the next thing for a chat: ask for an attempt, or send. ``channel``: as it is now, if that is known."""
         jobs = chat.jobs
         while jobs and not chat.resting:
             job = jobs[0]
@@ -301,7 +346,7 @@ class DeliveryActor(PooledActor):
                 continue
             if self._drafts is not None and self._drafts.under_way(job.effect.delivery):
                 return  # its end tells whether there is a message to edit
-            channel = self._sender.channel(job.effect.target)
+            channel = channel or self._sender.channel(job.effect.target)
             if not channel.up:
                 chat.resting, chat.rests_until = True, None
                 if not self._cut_off:
@@ -384,11 +429,6 @@ class DeliveryActor(PooledActor):
             job.failures = job.ambiguous = 0
             job.due = job.due[1:]
             self._post(job.lane, PartSettled(message.delivery, message.part, message.message_id))
-            chat = job.chat
-            if not job.due and job.moves_to is None and len(chat.jobs) == 1 and not chat.resting:
-                del self._chats[chat.id]  # as _advance would find: this was all
-                self._forget(job)
-                return
         elif job.due:
             self._failed(job, message.part, error)
         if job.moves_to is not None and message.delivery in self._jobs:

@@ -147,10 +147,9 @@ def encode_plain(runs: Sequence[Sequence[Event]], heads: Sequence[int]) -> Plain
                 if kind is int:
                     if not (0 <= item <= _SMALL or SAFE_INTEGER_MIN <= item <= SAFE_INTEGER_MAX):
                         return None
-                elif kind is dict or kind is list:
-                    if not is_plain(item, 1):
-                        return None
-                elif not is_rarer(kind, item):
+                elif kind is list and len(item) == 1 and kind_of(item[0]) is text:
+                    continue  # the messages of a turn, mostly one
+                elif not (is_plain(item, 1) if kind is dict or kind is list else is_rarer(kind, item)):
                     return None
         types.append(names)
         times.append(time)

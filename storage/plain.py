@@ -116,38 +116,44 @@ def _stage(commits: Sequence[Commit], ids: list[str], states: list[LogState], ep
     plain = encode_plain([part.events for commit in commits for part in commit.parts], [s.head for s in states])
     if plain is None:
         return None
-    texts = plain.texts
+    types, times, texts = plain
     values: list[Any] = []
     tips: list[tuple[int, int]] = []
-    following = zip(states, plain.kinds, plain.times, strict=True)
     time = 0
     spans: dict[int, str] = {}  # that time, so many times over
-    done = size = rows = 0
+    place = done = size = rows = 0
     for commit in commits:
-        name, parts, begun = commit.id, commit.parts, done
-        kinds: list[str] = []
-        cut: tuple[int, ...] = ()
+        name, parts = commit.id, commit.parts
+        first_place, begun, mark = place, done, len(values)
         for _ in parts:
-            state, more, now = next(following)
-            if now != time:
-                if done != begun:  # two times in a commit
-                    return None
-                time, spans = now, {}
-            number, first, count, start = state.number, state.head, len(more), done
+            state, kinds, now = states[place], types[place], times[place]
+            if now is not time:
+                if now != time:
+                    if place != first_place:  # two times in a commit
+                        return None
+                    spans = {}
+                time = now
+            number, first, count, start = state.number, state.head, len(kinds), done
+            place += 1
             done += count
-            kinds += more
             told = spans.get(count)
             if told is None:
                 told = spans[count] = repr([now] * count)
             # As ``sum_text`` has it, behind the commit's id.
-            text = f"{name}{number} {first}\n{told}\n\n{','.join(more)}\n{LINE.join(texts[start:done])}".encode()
+            text = f"{name}{number} {first}\n{told}\n\n{','.join(kinds)}\n{LINE.join(texts[start:done])}".encode()
             crc = crc32(text, state.crc)
             size += len(text)
-            cut += (number, first, count, crc)
+            values += (number, first, count, crc)
             tips.append((first + count, crc))
         if done - begun > EVENTS_PER_ROW or (len(parts) > 1 and parts[1].hot is not None):
-            rows += _add_parts(values, commit, cut, kinds, time, texts[begun:done], epoch, at + begun)
+            cut = values[mark:]
+            del values[mark:]
+            rows += _add_parts(
+                values, commit, cut, types[first_place:place], time, texts[begun:done], epoch, at + begun
+            )
             continue
+        if len(parts) == 1:
+            values += NO_PART
         keys = commit.unique
         hot = parts[0].hot or _NO_HOT
         values += (
@@ -155,11 +161,10 @@ def _stage(commits: Sequence[Commit], ids: list[str], states: list[LogState], ep
             hot.open_turn, hot.waiting, hot.owed, hot.phase, hot.since,
             hot.accepted, hot.answered, hot.merged, hot.dropped, time, at + begun,
         )  # fmt: skip
-        values += cut
-        if len(parts) == 1:
-            values += NO_PART
         padding = PADDING[EVENTS_PER_ROW - (done - begun)]
-        values += kinds
+        values += types[first_place]
+        if len(parts) > 1:
+            values += types[first_place + 1]
         values += padding
         values += texts[begun:done]
         values += padding
@@ -169,18 +174,21 @@ def _stage(commits: Sequence[Commit], ids: list[str], states: list[LogState], ep
 
 
 def _add_parts(
-    values: list[Any], commit: Commit, cut: tuple[int, ...], kinds: list[str], time: int, texts: list[str],
+    values: list[Any], commit: Commit, cut: list[int], types: list[list[str]], time: int, texts: list[str],
     epoch: int, at: int,
 ) -> int:  # fmt: skip
-    """Append rows of a commit that has too much for one; how many."""
+    """Append the rows of a commit that has too much for one; how many.
+
+    ``cut``: number, first, count and checksum of each part, flat; ``types``: by part.
+    """
     keys = commit.unique
     key: str | int = keys[0] if keys else 0
     extra = to_json({"keys": keys[1:]}) if len(keys) > 1 else 0
-    columns = interleave(kinds, [time] * len(kinds), texts)
     rows = 0
-    for number, part in enumerate(commit.parts):
-        log, first, count, crc = cut[4 * number : 4 * number + 4]
-        staged = StagedPart(part.log, log, first, count, crc, columns[: 3 * count], (), None, part.hot)
-        rows += add_part(values, staged, epoch, at, commit.id, number, key, extra)
-        columns, at, key, extra = columns[3 * count :], at + count, 0, 0
+    for place, (part, kinds) in enumerate(zip(commit.parts, types, strict=True)):
+        number, first, count, crc = cut[4 * place : 4 * place + 4]
+        columns = interleave(kinds, [time] * count, texts[:count])
+        staged = StagedPart(part.log, number, first, count, crc, columns, (), None, part.hot)
+        rows += add_part(values, staged, epoch, at, commit.id, place, key, extra)
+        texts, at, key, extra = texts[count:], at + count, 0, 0
     return rows

@@ -98,26 +98,23 @@ def add_part(
     columns = part.columns
     size = len(columns)
     # Extras come last: they change event rows of the whole part.
-    values += (epoch, commit, number, key, extra if size <= _WIDTH else 0)
-    values += hot_columns(part.hot)
-    values += (columns[1] if columns else 0, at, part.number, part.first, part.count, part.crc)
-    values += NO_PART
-    _add_events(values, columns[:_WIDTH])
+    values += (part.number, part.first, part.count, part.crc, *NO_PART)
+    values += (epoch, commit, number, key, extra if size <= _WIDTH else 0, *hot_columns(part.hot))
+    _add_events(values, at, columns[:_WIDTH])
     rows = 1
     for start in range(_WIDTH, size, _WIDTH):
         chunk = columns[start : start + _WIDTH]
         skipped = start // 3
-        values += (epoch, 0, 0, 0, extra if start + _WIDTH >= size else 0)
-        values += _NO_HOT
-        values += (chunk[1], at + skipped, part.number, part.first + skipped, len(chunk) // 3, 0)
-        values += NO_PART
-        _add_events(values, chunk)
+        values += (part.number, part.first + skipped, len(chunk) // 3, 0, *NO_PART)
+        values += (epoch, 0, 0, 0, extra if start + _WIDTH >= size else 0, *_NO_HOT)
+        _add_events(values, at + skipped, chunk)
         rows += 1
     return rows
 
 
-def _add_events(values: list[Any], columns: list[Any]) -> None:
+def _add_events(values: list[Any], at: int, columns: list[Any]) -> None:
     room = PADDING[EVENTS_PER_ROW - len(columns) // 3]
+    values += (columns[1] if columns else 0, at)
     values += columns[0::3]
     values += room
     values += columns[2::3]

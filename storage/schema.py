@@ -49,8 +49,8 @@ HOT: Final = (
 _EVENT_COLUMNS: Final = [f"{letter}{i}" for letter in "yd" for i in range(EVENTS_PER_ROW)]
 
 COLUMNS: Final = (
-    "epoch", "id", "part", "key", "extra", *HOT,
-    "time", "at", "log", "first", "count", "crc", "log2", "first2", "count2", "crc2", *_EVENT_COLUMNS,
+    "log", "first", "count", "crc", "log2", "first2", "count2", "crc2",
+    "epoch", "id", "part", "key", "extra", *HOT, "time", "at", *_EVENT_COLUMNS,
 )  # fmt: skip
 """Of ``group_commit``: a commit, its first part and, with a 2, the part behind it. The first ``count`` events are the
 first part's, and ``time`` is that of all. ``extra`` is JSON for what few parts have: a new log, more keys, bindings,

@@ -249,7 +249,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "replies leave newest first",
-        delivery.DeliveryActor._take_up,
+        delivery.DeliveryActor._file,
         ((".jobs.append(job)", ".jobs.insert(0, job)"),),
         ("send refused, then taken",),
     ),

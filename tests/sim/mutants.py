@@ -252,6 +252,6 @@ BUGS: Final = (
         (("known.asked = False", "pass"),),
         lambda plan: plan.lane_crash and plan.rules.separate_attempt,
     ),
-    Bug("newest reply first", delivery.DeliveryActor._take_up, ((".jobs.append(job)", ".jobs.insert(0, job)"),)),
+    Bug("newest reply first", delivery.DeliveryActor._file, ((".jobs.append(job)", ".jobs.insert(0, job)"),)),
     Bug("two sends at once in a chat", delivery.DeliveryActor._advance, (("job.sending or ", ""),)),
 )

@@ -149,7 +149,7 @@ BREAKS: Final = (
         contract.LosslessClaims,
         both=(
             (encoding.encode_events, "if type(data) is not dict or not is_plain(data):", "if False:"),
-            (encoding.encode_plain, "elif not is_rarer(kind, item):", "elif False:"),
+            (encoding.encode_plain, "else is_rarer(kind, item)", "else True"),
         ),
     ),
     Break(
