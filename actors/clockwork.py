@@ -76,7 +76,7 @@ class SystemClock:
 
     def monotonic_ms(self) -> float:
         """Milliseconds since some moment, never back."""
-        return time.monotonic() * 1000
+        return time.monotonic() * 1000.0
 
     def call_later(self, delay_ms: float, fn: Callable[[], object]) -> LoopTimer:
         """Call *fn* once on the loop's thread, *delay_ms* from now. Any thread."""

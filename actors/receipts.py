@@ -100,11 +100,14 @@ class Receipt(Struct, eq=False):
             return waiter
 
     def _finish(self, end: End | Exception) -> None:
-        with _waiter_guard:
+        _waiter_guard.acquire()  # each message ends here, and a with would cost it twice as much
+        try:
             if self._end is not None:
                 return
             self._end = end
             waiter = self._waiter
+        finally:
+            _waiter_guard.release()
         if waiter is not None:
             _settle(waiter, end)
 
@@ -165,7 +168,8 @@ class Receipts:
         if pending is not None:
             receipt, settled = pending
             receipt.session_id = effect.session or None
-            receipt.position = effect.position
+            if effect.position:
+                receipt.position = effect.position
             receipt.outcome = effect.outcome
             self._open[effect.id] = receipt
             try:  # as _call, which would be a call more of every message

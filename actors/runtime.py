@@ -286,7 +286,8 @@ class Runtime:
 
         ``inbox_id`` and ``key`` (its unique key): of a message that has them already.
         """
-        source, switches, aliased = event.source, self.switches, bool(self.aliases)
+        source, switches = event.source, self.switches
+        aliased = self.aliases.head  # nothing was ever learnt in most homes
         lane = canonical_key(source, self.settings.keys, event.account)
         # A lane that is still to go into another serves until it has, so that its turn can be stopped.
         if aliased and lane not in self.directory.live:

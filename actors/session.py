@@ -306,7 +306,7 @@ class SessionActor(PooledActor):
         now, ports, gate = self._now, self._ports, self._gate
         now.time = ports.clock.now_ms()
         now.draining = ports.switches.draining or self._calm != ""
-        kind = message.__class__
+        kind = type(message)
         if kind is Durable:
             offered = self._offered
             if offered is not None and offered.id == message.commit:
@@ -314,12 +314,10 @@ class SessionActor(PooledActor):
                 self._transcript.take(offered)
             self._act(gate.settled(message, now))
             self._keep(ports.growth.events)
-        elif (
-            kind is PartSettled
-            or (kind is TurnEnded and ports.budgets is None)
-            or (kind is Inbound and message.wave >= ports.switches.wave)
-        ):
+        elif (kind is TurnEnded and ports.budgets is None) or (kind is Inbound and message.wave >= ports.switches.wave):
             self._act(gate.offer(message, now))  # as below, where the rarer kinds are told apart first
+        elif kind is PartSettled:
+            self._wake_at(gate.put_off(message, now.time))
         elif (news := _NEWS.get(kind)) is not None:
             news(self, message)
         elif (order := _ORDERS.get(kind)) is not None:
@@ -431,7 +429,7 @@ class SessionActor(PooledActor):
         effect: Any
         if out.effects:
             for permit, effect in out.effects:
-                kind = effect.__class__
+                kind = type(effect)
                 # What each turn lets out goes straight to its place, with no call more; the rest by the table.
                 if kind is Ack:
                     ports.receipts.accepted(effect)
@@ -443,7 +441,7 @@ class SessionActor(PooledActor):
                     _LEAVE[kind](self, permit, effect)
         if out.internal:
             for internal in out.internal:
-                _LEAVE[internal.__class__](self, None, internal)
+                _LEAVE[type(internal)](self, None, internal)
         if out.slots_back:
             ports.slots.give_back(self.key, out.slots_back)
         if self._granted and not self._gate.holds(SlotGranted):
@@ -453,8 +451,8 @@ class SessionActor(PooledActor):
         if (commit := out.commit) is not None:
             self._offered = commit
             ports.writer.offer(commit, self.own_ref)
-        if (at := out.wake_at) is not None and (self._timer is None or at < self._timer_at):
-            self._arm(at)
+        if out.wake_at is not None:
+            self._wake_at(out.wake_at)
         if out.stale or out.lost:
             self._end(lost=out.lost)
         elif out.failed is not None:
@@ -493,7 +491,9 @@ class SessionActor(PooledActor):
 
     # --- time and slots --------------------------------------------------------------------------------
 
-    def _arm(self, at: int) -> None:
+    def _wake_at(self, at: int | None) -> None:
+        if at is None or (self._timer is not None and at >= self._timer_at):
+            return
         if self._timer is not None:
             self._timer.cancel()
         self._timer_at = at
@@ -509,9 +509,10 @@ class SessionActor(PooledActor):
         self._ports.slots.want(self.key, self.own_ref, effect.person or self.key, resumes=effect.resumes)
 
     def _return_slot(self, permit: Permit | None, effect: ReturnSlot) -> None:
-        self._ports.running.over(self.key)
-        self._ports.turned(self.key, self._transcript.bytes)
-        self._ports.slots.give_back(self.key)
+        ports, key = self._ports, self.key
+        ports.running.over(key)
+        ports.turned(key, self._transcript.bytes)
+        ports.slots.give_back(key)
         if self._shown is not None:
             self._show_idle(silent=effect.silent)
 
@@ -613,7 +614,7 @@ class SessionActor(PooledActor):
             effect.generation,
             effect.attempt,
             claims,
-            self._history_of(effect),
+            self._transcript.before(effect.number) if effect.resumed_from is None else self._history_of(effect),
             effect.boundary,
             effect.had_activity,
             effect.resumed_from,
@@ -628,8 +629,7 @@ class SessionActor(PooledActor):
         self._ports.runner.start(job, partial(self._ports.post, self.key))
 
     def _history_of(self, effect: RunTurn) -> History:
-        if effect.resumed_from is None:
-            return self._transcript.before(effect.number)
+        """What was said before a turn that runs again: it has logged its own messages already."""
         return self._transcript.before(effect.number, frozenset(data["id"] for data, _ in effect.claims))
 
     def _claim(self, data: Data, time: int) -> Claim:

@@ -97,7 +97,14 @@ class TurnSlots:
         """Take a slot for ``lane`` if one is free and nobody waits who could have it."""
         if self._free <= 0 or (self._may.max and not self._may(person)):
             return False
-        self._take(lane, person)  # whoever waits now may not run: else he would have been served
+        # Whoever waits now may not run: else he would have been served.
+        self._free -= 1
+        if lane in self._held:
+            self._held[lane].append(person)
+        else:
+            self._held[lane] = [person]
+        if self._may.max:
+            self._may.take(person)
         return True
 
     def want(self, lane: str, ref: Ref[Any], person: str = "", *, resumes: bool = False) -> None:
@@ -114,7 +121,7 @@ class TurnSlots:
 
     def give_back(self, lane: str, count: int = 1) -> None:
         """Return slots of ``lane``; at most as many as it holds."""
-        held = self._held.pop(lane, [])
+        held = self._held.pop(lane, None) or []
         if len(held) > count:
             self._held[lane] = held[count:]
             del held[count:]
@@ -140,7 +147,7 @@ class TurnSlots:
             person, lane, ref = found
             del self._asked[lane]
             if ref.signal(SlotGranted()):
-                self._take(lane, person)
+                self.try_take(lane, person)
 
     def _next(self) -> tuple[str, str, Ref[Any]] | None:
         first, second = self._fresh, self._resumes
@@ -149,9 +156,3 @@ class TurnSlots:
             if not self._grants % RESUMES_EVERY:
                 first, second = second, first
         return first.pop(self._may) or second.pop(self._may)
-
-    def _take(self, lane: str, person: str) -> None:
-        self._free -= 1
-        self._held.setdefault(lane, []).append(person)
-        if self._may.max:
-            self._may.take(person)

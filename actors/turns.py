@@ -152,6 +152,7 @@ class AgentRunner:
         self._ends_with_tasks = ends_with_tasks
         self._agent = agent
         self._on_error = on_error
+        self._reporting: Report = self._report  # bound once, not at each turn
         self._running: dict[tuple[str, int], _Running] = {}
         self._launching: list[_Running] = []
         self._delegations = Delegations(loop, self._report)
@@ -174,7 +175,7 @@ class AgentRunner:
     def start(self, job: TurnJob, tell: Tell) -> None:
         """See TurnRunner.start."""
         name = (job.lane, job.generation)
-        outlet = Outlet(tell, self._report)
+        outlet = Outlet(tell, self._reporting)
         running = _Running(job, outlet, tell, self.prompts, self._delegations, self._loop)
         if self._closed or self._loop.is_closed():
             outlet.end(endings.interrupted(job, "the runner is closed"))

@@ -100,7 +100,7 @@ except ImportError:  # compiled, too; plain data reads the same whoever wrote it
         return b"".join(encode(value) + b"\\n" for value in values)
     coder = SimpleNamespace(encode=encode, encode_lines=encode_lines, decode=json.loads)
     class Struct:
-        def __init_subclass__(cls, frozen=False, eq=True):
+        def __init_subclass__(cls, frozen=False, eq=True, gc=True):
             if hasattr(cls, "__post_init__"):
                 cls.__attrs_post_init__ = cls.__post_init__
             attr.s(cls, auto_attribs=True, frozen=frozen, eq=eq)
