@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-import attrs
+from msgspec import Struct
 
 from seriatim.events import Data, Event
 
@@ -22,8 +22,7 @@ UNKNOWN_TEXT: Final = (
 )
 
 
-@attrs.define
-class OpenTurn:
+class OpenTurn(Struct, gc=False):
     """A turn without its end: number, open step (0 between steps) and the open step's calls without a result.
 
     ``calls`` maps a call's id to the seq of its ``tool/call``, None while it was only asked for.
@@ -31,15 +30,7 @@ class OpenTurn:
 
     number: int
     step: int = 0
-    calls: dict[str, int | None] = attrs.Factory(dict)
-
-    def fork(self) -> OpenTurn:
-        """A private copy."""
-        twin = OpenTurn.__new__(OpenTurn)
-        twin.number = self.number
-        twin.step = self.step
-        twin.calls = self.calls.copy() if self.calls else {}
-        return twin
+    calls: dict[str, int | None] = {}
 
 
 Draft = Callable[[str, Data, tuple[int, ...] | None], None]

@@ -364,7 +364,7 @@ def _turn_ended(batch: Batch, m: TurnEnded) -> None:
     if reason == "interrupted":
         return  # the runner went away with the process: the turn stays open for the next start
     claim = running.ids[0]
-    to = reply_target(batch, claim)
+    to = target_of(state.waiting[claim].data)
     text: str | None = None
     detail = None if m.detail is None else mend_text(m.detail)[0]
     if reason == "completed" and m.text is not None:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from msgspec import Struct
+
 from seriatim.batch import Batch, Now, Rules
 from seriatim.commits import Commit, Durable, Outcome, Refused, Unknown
 from seriatim.decide import RULES
@@ -65,7 +67,7 @@ _AHEAD_OF_KEPT = frozenset({Inbound, Ask, SlotGranted})
 _ONCE = frozenset({PartFailed, StepOffered, ToolFinished, TurnAsks, TurnEnded, DrainTimedOut, TurnBroken})
 
 
-class Out:
+class Out(Struct):
     """What the shell has to do after a step of the gate, in this order.
 
     ``effects``: may leave now, in order, with their permits. ``internal``: leave nothing, need no permit.
@@ -76,18 +78,14 @@ class Out:
     the gate only collects mail for its successor.
     """
 
-    __slots__ = ("commit", "effects", "failed", "internal", "lost", "slots_back", "stale", "wake_at")
-
-    def __init__(self) -> None:
-        # By hand: a turn makes half a dozen, and generated code calls a factory for each list.
-        self.effects: list[tuple[Permit, Effect]] = []
-        self.internal: list[Effect] = []
-        self.slots_back = 0
-        self.commit: Commit | None = None
-        self.wake_at: int | None = None
-        self.stale = False
-        self.lost = False
-        self.failed: BaseException | None = None
+    effects: list[tuple[Permit, Effect]] = []
+    internal: list[Effect] = []
+    slots_back: int = 0
+    commit: Commit | None = None
+    wake_at: int | None = None
+    stale: bool = False
+    lost: bool = False
+    failed: BaseException | None = None
 
 
 class Gate:
@@ -208,6 +206,8 @@ class Gate:
             self._release(batch, commit.id, out)
             if self._stash or self._kept or self._lazy or self._hold_at is not None:
                 self._advance(now, out)
+            elif self._retry_at is None:
+                return out  # nearly always: nothing waits, not even for time
         elif type(outcome) is Unknown:
             # Staged state and effects stay; the same commit is offered again and finds itself, or is written.
             self._unknown = True
@@ -428,9 +428,9 @@ class Gate:
         self._mail = ()
         if batch.after:
             permit = Permit(commit_id, self.lane, self.incarnation)
-            out.effects += [(permit, effect) for effect in batch.after]
+            out.effects.extend([(permit, effect) for effect in batch.after])
         if batch.internal:
-            out.internal += batch.internal
+            out.internal.extend(batch.internal)
 
     # --- refusals --------------------------------------------------------------------------------------
 

@@ -180,11 +180,11 @@ class SessionPart:
 
     def fork(self) -> SessionPart:
         """A private copy."""
-        twin = SessionPart.__new__(SessionPart)
+        twin, turn = SessionPart.__new__(SessionPart), self.open
         twin.id = self.id
         twin.head = self.head
         twin.turns = self.turns
-        twin.open = None if self.open is None else self.open.fork()
+        twin.open = None if turn is None else OpenTurn(turn.number, turn.step, turn.calls.copy() if turn.calls else {})
         twin.ended = self.ended
         twin.used = self.used
         twin.changed = self.changed
@@ -726,8 +726,7 @@ def _step_end(part: SessionPart, data: Data) -> None:
     turn = part.open
     if turn is not None:
         turn.step = 0
-        if turn.calls:
-            turn.calls = {}  # what a step left unanswered stays so
+        turn.calls.clear()  # what a step left unanswered stays so
 
 
 def _assistant_message(part: SessionPart, data: Data) -> None:

@@ -199,10 +199,6 @@ def _check_id(name: str, value: Any) -> None:
         raise InvalidInputError(name, "holds a lone surrogate")
 
 
-_further = attrgetter("wake_session_id", "wake_kind", "album_id", "edit_of")
-_NO_FURTHER = (None,) * 4
-
-
 def _media(media: Any) -> tuple[Media, ...]:
     if not isinstance(media, Iterable):
         raise InvalidInputError("media", f"a sequence of Media is needed, not {type(media).__name__}")
@@ -247,14 +243,29 @@ class MessageEvent(Struct, frozen=True):
             raise InvalidInputError("text", f"larger than {TEXT_BYTES_MAX} bytes")
         if not isinstance(self.source, SessionSource):
             raise InvalidInputError("source", "a SessionSource is needed")
-        _check_id("account", self.account)
-        if self.message_id is not None:
-            _check_id("message_id", self.message_id)
+        account, message_id = self.account, self.message_id
+        if not (
+            type(account) is str
+            and type(message_id) is str
+            and len(ids := account + message_id) <= ID_CHARS_MAX
+            and ids.isascii()
+            and "\0" not in ids
+        ):  # seldom: nearly all are short and plain, both in one look
+            _check_id("account", account)
+            if message_id is not None:
+                _check_id("message_id", message_id)
         if self.reply_to_id is not None:
             _check_id("reply_to_id", self.reply_to_id)
         if type(self.media) is not tuple:
             force_setattr(self, "media", _media(self.media))
-        if self.media or self.deleted or _further(self) != _NO_FURTHER:
+        if (
+            self.media
+            or self.deleted
+            or self.album_id is not None
+            or self.edit_of is not None
+            or self.wake_session_id is not None
+            or self.wake_kind is not None
+        ):
             self._check_further()
         at = self.received_at
         if at is not None and (type(at) is not int or not 0 <= at <= SAFE_INTEGER_MAX):

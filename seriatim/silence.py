@@ -36,7 +36,9 @@ def without_marker(text: str) -> str:
 
     A marker inside a sentence is what the sentence is about, and stays.
     """
-    # Each turn's text comes by here: two plain searches are a fifth of one by pattern.
+    # Each turn's text comes by here. One long line is no marker, and two plain searches are a fifth of one by pattern.
+    if len(text) > 2 * _EDGE and "\n" not in text:
+        return text
     edges = f"{text[:_EDGE]}\n{text[-_EDGE:]}".casefold()
     if "silent" not in edges and "reply" not in edges:
         return text
