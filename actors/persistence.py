@@ -146,7 +146,12 @@ class PersistenceActor(PooledActor):
         """Open the store."""
         try:
             self._store = self._open_store()
-        except Exception as error:
+        except BaseException as error:
+            # Whoever starts waits to be told. An exit or a cancellation on this thread isn't that one's.
+            if not isinstance(error, Exception):
+                unhealthy = StoreUnhealthyError(f"opening the store raised {type(error).__name__}")
+                unhealthy.__cause__ = error
+                error = unhealthy
             self._on_open(error)
             self.stop()
             return

@@ -51,7 +51,8 @@ class Size:
     """How much is run.
 
     ``counted``: turns counted. ``each``: turns per lane in a timed round; ``rounds`` of them for the plain
-    variant and ``rounds_others`` for the others. ``beside``, ``beside_rounds``: the same beside a busy thread.
+    variant and ``rounds_others`` for the others. ``floors``: how often a round runs each floor, which is short: their
+    mean counts. ``beside``, ``beside_rounds``: the same beside a busy thread.
     ``core``: turns in a round of the core.
     """
 
@@ -59,13 +60,14 @@ class Size:
     each: int
     rounds: int
     rounds_others: int
+    floors: int
     beside: int
     beside_rounds: int
     core: int
 
 
-FULL: Final = Size(counted=256, each=20, rounds=7, rounds_others=3, beside=6, beside_rounds=3, core=3000)
-QUICK: Final = Size(counted=128, each=4, rounds=1, rounds_others=1, beside=2, beside_rounds=1, core=300)
+FULL: Final = Size(counted=256, each=20, rounds=7, rounds_others=3, floors=4, beside=6, beside_rounds=3, core=3000)
+QUICK: Final = Size(counted=128, each=4, rounds=1, rounds_others=1, floors=1, beside=2, beside_rounds=1, core=300)
 
 
 def measure(size: Size, folder: Path) -> dict[str, Any]:
@@ -113,8 +115,8 @@ def _speeds(size: Size, folder: Path, variant: Variant) -> dict[str, Any]:
         say(f"{name}: round {number + 1} of {rounds}")
         ours.append(_ours(recording, variant, size.each))
         embedded.append(_ours(recording, variant, size.each, embedded=True))
-        raw.append(recording.raw_floor())
-        same.append(recording.same_statements())
+        raw.append(statistics.fmean(recording.raw_floor() for _ in range(size.floors)))
+        same.append(statistics.fmean(recording.same_statements() for _ in range(size.floors)))
     say(f"{name}: beside a busy thread")
     alone, beside = [], []
     for _ in range(size.beside_rounds):

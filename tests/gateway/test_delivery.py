@@ -19,6 +19,7 @@ from seriatim.adapters.base import Capabilities
 from seriatim.config import DeliveryConfig, StopConfig
 from seriatim.events import Event
 from seriatim.limits import REPLY_PARTS_MAX
+from seriatim.model import Outbound, Sent
 from seriatim.outbox import CUT_NOTE, RECOVERED_NOTICE
 from seriatim.storage.sqlite_reader import SqliteReader
 from seriatim.testing.clock import VirtualClock
@@ -135,6 +136,53 @@ def test_a_refused_send_is_tried_on_by_the_live_process(tmp_path: Path) -> None:
     run(main())
     kinds = [event.type for event in lane_events(tmp_path, "delivery/attempt", "delivery/failed", "delivery/settled")]
     assert kinds == ["delivery/failed", "delivery/attempt"] * 5 + ["delivery/settled"]
+
+
+def test_a_reply_waits_behind_what_its_chat_owes(tmp_path: Path) -> None:
+    """A group's first reply was refused and rests: that to another person there is not sent before it, another chat's
+    is; in the end nothing is pending.
+    """
+
+    async def main() -> None:
+        platform = FakePlatform()
+        platform.fail_next(Fault("plain"))
+        async with timed(echo, tmp_path, platform) as (it, clock):
+            for text, chat in (("a", "1"), ("b", "1"), ("c", "2")):
+                platform.say(text, chat_id=chat, user_id=text, chat_type="group")
+                await settle(it)
+            assert platform.texts() == ["echo c"]
+            assert it.health["replies_pending"] == 2
+            await goes_on(it, clock, MINUTE_MS)
+            assert platform.texts() == ["echo c", "echo a", "echo b"]
+
+    run(main())
+
+
+class AtOnce(FakePlatform):
+    """A platform whose sends never wait."""
+
+    async def send(self, out: Outbound) -> Sent:
+        """It has it."""
+        self.receive(out)
+        return Sent(out.idempotency_key)
+
+
+def test_what_was_sent_at_once_is_owed_no_longer(tmp_path: Path) -> None:
+    """Sends that end at their first step: nothing is pending after them, and each is settled under its id."""
+
+    async def main() -> None:
+        platform = AtOnce()
+        async with timed(echo, tmp_path, platform) as (it, _):
+            for text in ("a", "b"):
+                it.say(text)
+                await settle(it)
+            assert platform.texts() == ["echo a", "echo b"]
+            assert it.health["replies_pending"] == 0
+
+    run(main())
+    settled = lane_events(tmp_path, "delivery/settled")
+    assert [event.data["messageId"] for event in settled] == [f"{event.data['id']}.0" for event in settled]
+    assert len(settled) == 2
 
 
 def test_an_outage_is_waited_out(tmp_path: Path) -> None:

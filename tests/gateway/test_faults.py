@@ -15,7 +15,7 @@ from seriatim import Turn
 from seriatim.commits import Commit, Outcome
 from seriatim.config import StopConfig
 from seriatim.decide import FAILED_TEXT
-from seriatim.errors import GatewayClosedError, OwnershipLostError
+from seriatim.errors import GatewayClosedError, OwnershipLostError, StoreUnhealthyError
 from seriatim.model import Outbound, Sent
 from seriatim.storage.audit import audit
 from seriatim.storage.sqlite import SqliteStore
@@ -182,6 +182,24 @@ def test_a_store_that_raises_anything_is_an_unknown_outcome(
 
     run(main())
     assert balance_holds(tmp_path)
+
+
+@pytest.mark.parametrize("error", [asyncio.CancelledError, SystemExit, KeyboardInterrupt])
+def test_a_store_whose_opening_raises_anything_fails_the_start(tmp_path: Path, error: type[BaseException]) -> None:
+    """Nobody waits for a store that will never open: the start raises, and its home is free again."""
+
+    def open_store() -> SqliteStore:
+        raise error
+
+    async def main() -> None:
+        with pytest.raises(StoreUnhealthyError, match=error.__name__):
+            async with asyncio.timeout(10), bot(echo, tmp_path, store=open_store):
+                pass
+        async with bot(echo, tmp_path) as it:
+            it.say("one")
+            assert await it.heard(1) == ["echo one"]
+
+    run(main())
 
 
 # --- a handler's exception -----------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from seriatim.testing.clock import VirtualClock
 from seriatim.testing.fake_platform import FakePlatform, Fault
 
 from .bots import echo, run, until
-from .test_delivery import HOUR_MS, MINUTE_MS, goes_on, lane_events, passes, timed
+from .test_delivery import HOUR_MS, MINUTE_MS, goes_on, lane_events, passes, settle, timed
 
 
 def home_with_debts(home: Path, clock: VirtualClock, platform: FakePlatform) -> None:
@@ -175,6 +175,7 @@ def test_a_running_gateway_gives_up_on_demand(tmp_path: Path) -> None:
             platform.fail_next(Fault("plain", wait_s=600))
             it.say("hi")
             await until(it.gateway.undelivered)
+            await settle(it)  # its first attempt has failed, and is no longer in doubt
             [reply] = it.gateway.undelivered()
             assert await it.gateway.abandon_delivery(reply.delivery)
             await passes(it, clock, 700_000)

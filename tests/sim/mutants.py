@@ -253,5 +253,10 @@ BUGS: Final = (
         lambda plan: plan.lane_crash and plan.rules.separate_attempt,
     ),
     Bug("newest reply first", delivery.DeliveryActor._file, ((".jobs.append(job)", ".jobs.insert(0, job)"),)),
+    Bug(
+        "a reply overtakes what its chat owes",
+        delivery.DeliveryActor._take_up,
+        (("_chat_of(target) not in self._chats", "True"),),
+    ),
     Bug("two sends at once in a chat", delivery.DeliveryActor._advance, (("job.sending or ", ""),)),
 )
