@@ -123,7 +123,7 @@ def _stage(commits: Sequence[Commit], ids: list[str], states: list[LogState], ep
     spans: dict[int, str] = {}  # that time, so many times over
     place = done = size = rows = 0
     for commit in commits:
-        name, parts = commit.id, commit.parts
+        name, parts, front = commit.id, commit.parts, commit.parts[0]
         first_place, begun, mark = place, done, len(values)
         for _ in parts:
             state, kinds, now = states[place], types[place], times[place]
@@ -155,7 +155,7 @@ def _stage(commits: Sequence[Commit], ids: list[str], states: list[LogState], ep
         if len(parts) == 1:
             values += NO_PART
         keys = commit.unique
-        hot = parts[0].hot or _NO_HOT
+        hot = front.hot or _NO_HOT
         values += (
             epoch, name, 0, keys[0] if keys else 0, to_json({"keys": keys[1:]}) if len(keys) > 1 else 0,
             hot.open_turn, hot.waiting, hot.owed, hot.phase, hot.since,
