@@ -18,31 +18,16 @@ from seriatim.actors.loading import LaneUnreadable
 from seriatim.actors.refs import Crash, Ref
 from seriatim.actors.session import Ending
 from seriatim.errors import OwnershipLostError, SeriatimError, WriteUnknownError
+from seriatim.gate import REPEATABLE
 from seriatim.limits import CRASHES_FORGOTTEN_MS, CRASHES_MAX, RESTART_MS, UNWIND_MS_MAX
-from seriatim.mail import (
-    ApprovalExpired,
-    Ask,
-    Bounced,
-    DraftGone,
-    DraftShown,
-    Inbound,
-    Mail,
-    MoveRefused,
-    PartAbandoned,
-    PartFailed,
-    PartSettled,
-    at_the_door,
-)
-from seriatim.turn import DelegationEnded, TurnEnded
+from seriatim.mail import Ask, Inbound, Mail, PartFailed, at_the_door
+from seriatim.turn import TurnEnded
 
 if TYPE_CHECKING:
     from seriatim.actors.supervisor import SupervisorPorts
 
 _log = logging.getLogger("seriatim.supervisor")
-_FORWARDED = frozenset({
-    *(Inbound, Ask, MoveRefused, PartSettled, PartFailed, PartAbandoned, Bounced, DraftShown, DraftGone),
-    *(DelegationEnded, ApprovalExpired),
-})  # fmt: skip
+_FORWARDED = REPEATABLE | {PartFailed}
 """What the dead incarnation's turn has no part in. What else is told of it, its recovery has from the log."""
 
 

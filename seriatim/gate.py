@@ -59,10 +59,11 @@ from seriatim.shown import Loaded, Wanted
 from seriatim.turn import DelegationEnded, StepOffered, ToolFinished, TurnAsks, TurnEnded
 
 LAZY_WINDOW_MS = 200
-_REPEATABLE = frozenset({
+REPEATABLE = frozenset({
     *(Inbound, Ask, MoveRefused, PartSettled, PartAbandoned, Bounced, DraftShown, DraftGone),
     *(DelegationEnded, ApprovalExpired),
 })  # fmt: skip
+"""What may be decided twice: a successor hears it again where nobody knows what became of it."""
 _AHEAD_OF_KEPT = frozenset({Inbound, Ask, SlotGranted})
 _ONCE = frozenset({PartFailed, StepOffered, ToolFinished, TurnAsks, TurnEnded, DrainTimedOut, TurnBroken})
 
@@ -291,8 +292,8 @@ class Gate:
             undecided = (*self._mail, *undecided)
             in_flight = []
         else:
-            in_flight = [m for m in self._mail if type(m) in _REPEATABLE and not _is_once(m)]
-        heard = (m for m in undecided if type(m) in _REPEATABLE or type(m) in _ONCE)
+            in_flight = [m for m in self._mail if type(m) in REPEATABLE and not _is_once(m)]
+        heard = (m for m in undecided if type(m) in REPEATABLE or type(m) in _ONCE)
         return [*in_flight, *heard, *self._unheard]
 
     def unsure(self) -> list[str]:

@@ -10,26 +10,23 @@ anything "not plain", and must never take what ``Staging.add`` would refuse.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 from zlib import crc32
 
 from attrs import define
 
-from seriatim.commits import Commit, Durable, Hot, Outcome, Refused, Unknown
+from seriatim.commits import Commit, Durable, Outcome, Refused, Unknown
 from seriatim.errors import StoreError
 from seriatim.events import LogId
 from seriatim.limits import STORE_COMMIT_BYTES_MAX
 
 from .encoding import LINE, encode_plain, interleave, to_json
-from .rows import NO_PART, PADDING, add_part
+from .rows import NO_PART, PADDING, add_part, hot_columns
 from .schema import EVENTS_PER_ROW
 from .staging import LogState, StagedPart, are_names
 
 PARTS_MAX = 2
 """A lane's and its session's: with so few, a commit can't have too many of either kind."""
-
-_NO_HOT: Final = Hot(0, 0, 0, 0, 0, 0, 0, 0, 0)  # type: ignore[arg-type]
-"""A row says 0 for what there is none of, text too."""
 
 
 @define
@@ -145,22 +142,19 @@ def _stage(commits: Sequence[Commit], ids: list[str], states: list[LogState], ep
             size += len(text)
             values += (number, first, count, crc)
             tips.append((first + count, crc))
+        keys = commit.unique
+        key: str | int = keys[0] if keys else 0
+        extra = to_json({"keys": keys[1:]}) if len(keys) > 1 else 0
         if done - begun > EVENTS_PER_ROW or (len(parts) > 1 and parts[1].hot is not None):
             cut = values[mark:]
             del values[mark:]
             rows += _add_parts(
-                values, commit, cut, types[first_place:place], time, texts[begun:done], epoch, at + begun
+                values, commit, cut, types[first_place:place], time, texts[begun:done], epoch, at + begun, key, extra
             )
             continue
         if len(parts) == 1:
             values += NO_PART
-        keys = commit.unique
-        hot = front.hot or _NO_HOT
-        values += (
-            epoch, name, 0, keys[0] if keys else 0, to_json({"keys": keys[1:]}) if len(keys) > 1 else 0,
-            hot.open_turn, hot.waiting, hot.owed, hot.phase, hot.since,
-            hot.accepted, hot.answered, hot.merged, hot.dropped, time, at + begun,
-        )  # fmt: skip
+        values += (epoch, name, 0, key, extra, *hot_columns(front.hot), time, at + begun)
         padding = PADDING[EVENTS_PER_ROW - (done - begun)]
         values += types[first_place]
         if len(parts) > 1:
@@ -175,15 +169,12 @@ def _stage(commits: Sequence[Commit], ids: list[str], states: list[LogState], ep
 
 def _add_parts(
     values: list[Any], commit: Commit, cut: list[int], types: list[list[str]], time: int, texts: list[str],
-    epoch: int, at: int,
+    epoch: int, at: int, key: str | int, extra: str | int,
 ) -> int:  # fmt: skip
     """Append the rows of a commit that has too much for one; how many.
 
     ``cut``: number, first, count and checksum of each part, flat; ``types``: by part.
     """
-    keys = commit.unique
-    key: str | int = keys[0] if keys else 0
-    extra = to_json({"keys": keys[1:]}) if len(keys) > 1 else 0
     rows = 0
     for place, (part, kinds) in enumerate(zip(commit.parts, types, strict=True)):
         number, first, count, crc = cut[4 * place : 4 * place + 4]
